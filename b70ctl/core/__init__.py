@@ -1,0 +1,1 @@
+"""core decides and touches nothing: no files, processes, network, clock or environment."""

@@ -1,0 +1,1 @@
+"""edge touches and decides nothing: one file per neighbour."""

@@ -1,0 +1,78 @@
+"""What can go wrong, one class per remedy; each carries its exit code and the next command to type."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a command's exit status means; scripts may rely on it."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    MACHINE = 3
+    DIFFERENT = 4
+    ROLLED_BACK = 5
+    UNPROVEN = 6
+    LOCKED = 7
+    INTERRUPTED = 130
+
+
+class B70Error(Exception):
+    """Something that a person can act on: what happened, with its values, and a hint to type."""
+
+    exit_code: Exit = Exit.FAILED
+
+    def __init__(self, what: str, *, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+class UsageError(B70Error):
+    """The command, a profile or a site file says something that cannot be meant."""
+
+    exit_code = Exit.USAGE
+
+
+class Refused(B70Error):
+    """The request is understood and would do harm, so nothing was started."""
+
+
+class MachineError(B70Error):
+    """The machine lacks something: a daemon, Compose, a card, disk space."""
+
+    exit_code = Exit.MACHINE
+
+
+class DaemonError(B70Error):
+    """Docker's daemon answered a request with an error, or stopped answering."""
+
+
+class EngineError(B70Error):
+    """The engine stopped, stalled, or answered in a way that cannot be served."""
+
+
+class RolledBack(B70Error):
+    """The new release failed and the one before serves again, proven."""
+
+    exit_code = Exit.ROLLED_BACK
+
+
+class Unproven(B70Error):
+    """The way back failed, or what it restored did not pass its probes."""
+
+    exit_code = Exit.UNPROVEN
+
+
+class Locked(B70Error):
+    """Another command holds the site or a card."""
+
+    exit_code = Exit.LOCKED
+
+
+class Interrupted(B70Error):
+    """A person or the system asked to stop."""
+
+    exit_code = Exit.INTERRUPTED
