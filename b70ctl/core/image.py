@@ -46,7 +46,8 @@ class ImageFacts(BaseModel):
     """Whether /opt/intel/oneapi/setvars.sh exists."""
     files: dict[str, str] = Field(default_factory=dict)
     """sha256 of the files that patches touch, by their path below site-packages; `absent` where there is none."""
-    source: Literal["catalog", "probe"]
+    source: Literal["catalog", "probe", "assumed"]
+    """Read from the image itself, known from the catalog, or only what the profile expects of it."""
 
     @property
     def identity(self) -> str:

@@ -198,7 +198,7 @@ class ProbeSettings(Strict):
     """Further questions, each with words that the answer must contain."""
     agree_with: Name | None = None
     """A profile whose proven answers the new engine must repeat, for example the same model without speculation."""
-    timeout: Seconds = 120
+    timeout: Seconds = 300
     """Seconds that one answer may take."""
     silence: Seconds = 60
     """Seconds between two pieces of a streamed answer."""

@@ -1,0 +1,227 @@
+"""The only file that prints: data on stdout, talk on stderr; nothing depends on colour."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TextIO
+
+from b70ctl.core.plan import Plan
+from b70ctl.core.progress import Booting, Event, Note, Probed, StepBegun, StepDone, StepFailed
+from b70ctl.errors import B70Error, UsageError
+
+MARKS = {True: "ok", False: "FAILED", None: "not asked"}
+HEARTBEAT = 15.0
+"""Seconds between two lines that say that a boot goes on, where no line can be rewritten."""
+
+
+@dataclass(slots=True)
+class Console:
+    """What a person, or a program, is told."""
+
+    json: bool = False
+    _status: Any = None
+    _told: float = field(default_factory=time.monotonic)
+
+    # -- data -------------------------------------------------------------------------------------------------------
+
+    def data(self, value: Any) -> None:
+        """One JSON value."""
+        _write(sys.stdout, json.dumps(value, ensure_ascii=False))
+
+    def text(self, text: str) -> None:
+        """Text that was asked for."""
+        _write(sys.stdout, text.rstrip("\n"))
+
+    def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: int | None = None) -> None:
+        """A table: columns as wide as their longest value; the last one, or column `wrap`, is cut to the terminal."""
+        widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+        cut = len(head) - 1 if wrap is None else wrap
+        if sys.stdout.isatty():
+            others = sum(width + 2 for column, width in enumerate(widths) if column != cut)
+            widths[cut] = max(10, min(widths[cut], _columns() - others))
+        for number, row in enumerate([head, *rows]):
+            cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
+            line = "  ".join(cells).rstrip()
+            _write(sys.stdout, _bold(line, sys.stdout) if number == 0 else line)
+
+    # -- talk -------------------------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """A line of talk."""
+        self._quiet()
+        if not self.json:
+            _write(sys.stderr, text)
+
+    def warn(self, text: str) -> None:
+        """A line that must not be missed."""
+        self._quiet()
+        _write(sys.stderr, f"{_bold('warning:', sys.stderr)} {text}")
+
+    def error(self, error: B70Error) -> None:
+        """What happened, with its values, and what to type next."""
+        self._quiet()
+        if self.json:
+            failed = {"code": int(error.exit_code), "message": error.what, "hint": error.hint}
+            self.data({"event": "error", "error": failed})
+            return
+        _write(sys.stderr, f"{_bold('error:', sys.stderr)} {error.what}")
+        if error.hint:
+            _write(sys.stderr, f"{_bold('hint:', sys.stderr)} {error.hint}")
+
+    def require_answer(self, *, yes: bool) -> None:
+        """Say at once, before any work, that nobody can be asked."""
+        if not yes and not can_ask():
+            raise UsageError(
+                "this changes what serves, and nobody can be asked here", hint="--yes, or --dry-run to look"
+            )
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Ask a person; a program must have said --yes."""
+        if yes:
+            return True
+        self._quiet()
+        _write(sys.stderr, f"{question} [y/N] ", end="")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    # -- plans and progress -----------------------------------------------------------------------------------------
+
+    def plan(self, plan: Plan) -> None:
+        """What would be done, why, and the way back."""
+        if self.json:
+            self.data({"event": "plan", "plan": plan.model_dump(mode="json")})
+            return
+        for change in plan.changes:
+            self.say(f"  {change.what}: {_was(change.before)} -> {_was(change.after)}")
+        for step in plan.steps:
+            name = f" as {step.name}" if step.name else ""
+            self.say(f"  {step.verb:<10} {step.subject}{name}  ({step.because})")
+        self.say("way back, if it fails:")
+        for step in plan.undo:
+            self.say(f"  {step.verb:<10} {step.subject}  ({step.because})")
+
+    def tell(self, event: Event) -> None:
+        """One event of a running command."""
+        if self.json:
+            self.data({"event": _snake(type(event).__name__)} | _plain(event))
+            return
+        match event:
+            case StepBegun(step, undo):
+                self._progress(f"{'undo: ' if undo else ''}{step.verb} {step.subject}")
+            case StepDone(step, seconds, undo):
+                self.say(f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {_seconds(seconds)}")
+            case StepFailed(step, why, undo):
+                self.say(
+                    f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {_bold('failed', sys.stderr)}: {why}"
+                )
+            case Booting(release, stage, seconds, part):
+                of = f" {part[0]}/{part[1]}" if part else ""
+                self._boot(f"{release}: {stage}{of}", seconds)
+            case Probed(_, probe, passed, detail):
+                self.say(f"  {probe:<12} {MARKS[passed]:<9} {detail}")
+            case Note(text):
+                self.say(text)
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """Let progress rewrite one line, where stderr is a terminal that can."""
+        try:
+            if _can_rewrite():
+                from rich.console import Console as Rich
+
+                rich = Rich(stderr=True, highlight=False, markup=False)
+                self._status = rich.status("", spinner="line")
+            yield
+        finally:
+            self._quiet()
+            self._status = None
+
+    def _progress(self, text: str) -> None:
+        if self._status is not None:
+            from rich.text import Text
+
+            self._status.update(Text(text))
+            with contextlib.suppress(OSError):
+                self._status.start()
+
+    def _boot(self, text: str, seconds: float) -> None:
+        if self._status is not None:
+            self._progress(f"{text}  {_seconds(seconds)}")
+        else:
+            self.say(f"  {text}  {_seconds(seconds)}")
+
+    def _quiet(self) -> None:
+        if self._status is not None:
+            with contextlib.suppress(OSError):
+                self._status.stop()
+
+
+@cache
+def console() -> Console:
+    """The one console of this process."""
+    return Console()
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at both ends."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _can_rewrite() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _write(stream: TextIO, text: str, end: str = "\n") -> None:
+    try:
+        print(
+            text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"), end=end, file=stream
+        )
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass  # the terminal is gone; what is being done matters more than telling it
+
+
+def _bold(text: str, stream: TextIO) -> str:
+    styled = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return f"\x1b[1m{text}\x1b[0m" if styled else text
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):
+        return 100
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _was(value: str | None) -> str:
+    return "none" if value is None else _cut(value, 70)
+
+
+def _seconds(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{int(minutes)}m{int(rest):02}s" if minutes else f"{rest:.1f}s"
+
+
+def _snake(name: str) -> str:
+    return "".join(f"-{char.lower()}" if char.isupper() else char for char in name).lstrip("-")
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    return {key: value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+            for key, value in _fields(event).items()}  # fmt: skip
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in type(event).__dataclass_fields__}

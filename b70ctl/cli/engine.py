@@ -1,0 +1,85 @@
+"""stop, start, restart and recover: the serving release itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from b70ctl.cli import options
+from b70ctl.cli.here import Here
+from b70ctl.core.plan import Plan, plan_restart, plan_start, plan_stop
+from b70ctl.errors import Refused
+
+
+def stop(
+    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
+) -> None:
+    """Stop the engine, and leave it stopped until `start`; running requests get vLLM's own grace.
+
+    Example: b70ctl stop --yes
+    """
+    here = Here(ctx, json=json)
+    _run(here, plan_stop, "stop the engine?", yes=yes, dry_run=dry_run)
+
+
+def start(ctx: typer.Context, dry_run: options.DryRun = False, json: options.Json = False) -> None:
+    """Start the engine that was stopped, follow its boot, and prove it.
+
+    Example: b70ctl start
+    """
+    here = Here(ctx, json=json)
+    _run(here, plan_start, "", yes=True, dry_run=dry_run)
+
+
+def restart(
+    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
+) -> None:
+    """Stop the engine and start it again, proven.
+
+    Example: b70ctl restart --yes
+    """
+    here = Here(ctx, json=json)
+    _run(here, plan_restart, "restart the engine?", yes=yes, dry_run=dry_run)
+
+
+def recover(ctx: typer.Context, json: options.Json = False) -> None:
+    """Bring a command that was cut off (kill -9, power, a lost daemon) to its end.
+
+    What was proven and only not recorded is finished; everything else is undone. Every changing command does this
+    first; this one does nothing else.
+
+    Example: b70ctl recover
+    """
+    here = Here(ctx, json=json)
+    with here.changing() as change:
+        if change.recovered is None:
+            here.console.say("no command was cut off")
+
+
+def _serving(here: Here) -> str:
+    state = here.store.state()
+    if here.site_root is not None and state.serving is None:
+        raise Refused("nothing has served at this site yet", hint="b70ctl switch PROFILE")
+    return str(state.serving)
+
+
+def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool) -> None:
+    if dry_run:
+        here.console.plan(planner(_serving(here)))
+        return
+    here.console.require_answer(yes=yes)
+    with here.changing() as change:
+        observed = change.world.observe()
+        release = _serving(here)
+        plan = planner(release)
+        if plan.command == "start" and observed.runs(release) and not here.store.state().stopped:
+            here.console.say(f"{release} runs already; `b70ctl restart` starts it anew")
+            return
+        if plan.command == "stop" and not observed.runs(release) and here.store.state().stopped:
+            here.console.say(f"{release} is stopped already")
+            return
+        if not here.console.confirm(question, yes=yes):
+            raise Refused("not confirmed; nothing was touched")
+        change.carry_out(plan)
+    here.console.say(f"{release} {'is stopped' if plan.command == 'stop' else 'serves'}")

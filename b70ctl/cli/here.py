@@ -1,0 +1,164 @@
+"""The composition root: where a command finds its neighbours, and the frame that every change runs in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from b70ctl.cli.console import Console, can_ask, console
+from b70ctl.core.plan import Plan
+from b70ctl.core.release import Observed, Release
+from b70ctl.edge import places
+from b70ctl.edge.catalog import Catalog, open_catalog
+from b70ctl.edge.lock import leased, locked
+from b70ctl.edge.preparing import Workshop
+from b70ctl.edge.signals import Interrupts
+from b70ctl.edge.store import Store, now
+from b70ctl.errors import UsageError
+
+
+class Here:
+    """One site, as one command sees it; nothing is read before it is asked for."""
+
+    def __init__(self, ctx: typer.Context, *, json: bool = False) -> None:
+        self.given: Path | None = ctx.find_root().obj
+        self.console: Console = console()
+        self.console.json = json
+
+    @cached_property
+    def root(self) -> Path | None:
+        """The site's directory, where there is one."""
+        return places.site_root(self.given)
+
+    @property
+    def site_root(self) -> Path:
+        """The site's directory; UsageError where there is none."""
+        if self.root is None:
+            raise UsageError(f"no {places.SITE_FILE} here or above, and no default site", hint="b70ctl init")
+        return self.root
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Profiles, templates and patches."""
+        return open_catalog(self.root)
+
+    @cached_property
+    def store(self) -> Store:
+        """The site's memory; where there is no site, one that holds nothing."""
+        return Store((self.root or Path("/nonexistent")) / places.STATE)
+
+    @cached_property
+    def daemon(self) -> Any:
+        """Docker's daemon."""
+        from b70ctl.edge.daemon import connect
+
+        return connect()
+
+    def workshop(self, *, docker: bool) -> Workshop:
+        """Where profiles are resolved; without Docker from the catalog alone."""
+        return Workshop(self.catalog, self.store.folder, self.daemon if docker else None)
+
+    def observe(self) -> Observed:
+        """What Docker shows of the site."""
+        found: Observed = self.daemon.observe(self.catalog.site.name, self.store.releases())
+        return found
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Change]:
+        """The frame of every command that changes something: lock, recovery of what was cut off, signals."""
+        from b70ctl.edge.executor import recover
+
+        command = words()
+        with contextlib.ExitStack() as stack:
+            folder = self.store.folder
+            lock = stack.enter_context(locked(self.store.lock_file, f"site {self.site_root}", command, now()))
+            interrupts = Interrupts(terminal=can_ask(), warn=self.console.warn)
+            change = Change(here=self, command=command, folder=folder, interrupts=interrupts, stack=stack, holds=[lock])
+            stack.enter_context(interrupts.watched())
+            stack.enter_context(self.console.live())
+            change.lease(release.deployment.cards for release in change.involved())
+            change.recovered = recover(change.world, interrupts)
+            if change.recovered:
+                self.console.say(change.recovered)
+            interrupts.undoing = False
+            yield change
+
+
+@dataclass
+class Change:
+    """One command that changes something, with the site's lock in hand."""
+
+    here: Here
+    command: str
+    folder: Path
+    interrupts: Interrupts
+    stack: contextlib.ExitStack
+    holds: list[int]
+    recovered: str | None = None
+    cards: set[str] = field(default_factory=set)
+
+    def involved(self) -> list[Release]:
+        """Releases whose cards may be touched: the serving one, and those of a command that was cut off."""
+        store = self.here.store
+        kept = store.releases()
+        names = {store.state().serving} | {
+            name for op in store.ops()[-1:] for name in (op.plan.wanted, op.plan.incumbent)
+        }
+        return [kept[name] for name in names if name in kept]
+
+    def lease(self, cards: Any) -> None:
+        """Take the leases of these cards, where they are not held yet."""
+        wanted = {card for group in cards for card in group} - self.cards
+        self.holds += self.stack.enter_context(leased(places.leases(), sorted(wanted), self.command, now()))
+        self.cards |= wanted
+
+    @cached_property
+    def world(self) -> Any:
+        """The neighbours of the executor."""
+        from b70ctl.edge.composer import find_composer
+        from b70ctl.edge.steps import World
+
+        here = self.here
+        return World(
+            site=here.catalog.site,
+            root=here.site_root,
+            store=here.store,
+            daemon=here.daemon,
+            compose=lambda: find_composer(self.holds),
+            tell=here.console.tell,
+        )
+
+    def carry_out(self, plan: Plan) -> None:
+        """Do a plan; what failed after the new state was reached is a warning and exit status 1."""
+        from b70ctl.edge.executor import execute
+
+        late = execute(plan, self.world, self.interrupts, self.command)
+        for failure in late:
+            self.here.console.warn(failure)
+        if late:
+            raise typer.Exit(1)
+
+
+def words() -> str:
+    """The command line as it was typed, for the journal and for those who find the lock taken."""
+    name = Path(sys.argv[0]).name if sys.argv and not sys.argv[0].endswith("__main__.py") else "b70ctl"
+    return shlex.join([name, *sys.argv[1:]])
+
+
+def is_root() -> bool:
+    """Whether processes of every user can be seen."""
+    return os.geteuid() == 0
+
+
+def sets(given: Sequence[str] | None) -> tuple[str, ...]:
+    """`--set` as a tuple."""
+    return tuple(given or ())

@@ -1,0 +1,86 @@
+"""snapshot and prune: what is kept, and what may go."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from b70ctl.cli import options
+from b70ctl.cli.here import Here
+from b70ctl.core.history import prunable
+from b70ctl.core.plan import plan_prune, plan_snapshot
+from b70ctl.errors import Refused, UsageError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def snapshot(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Its name; left out they are listed.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Keep the serving release under NAME, for `rollback NAME`; without a NAME list the snapshots.
+
+    A named release is never pruned.
+
+    Example: b70ctl snapshot before-upgrade
+    """
+    here = Here(ctx, json=json)
+    if name is None:
+        _list(here, json=json)
+        return
+    if not NAME.fullmatch(name):
+        raise UsageError(f"`{name}` cannot be a snapshot's name", hint="letters, digits, dot, dash and underscore")
+    with here.changing() as change:
+        state = here.store.state()
+        if state.serving is None:
+            raise Refused(
+                "nothing has served at this site yet, so there is nothing to keep", hint="b70ctl switch PROFILE"
+            )
+        if state.snapshots.get(name) not in (None, state.serving):
+            raise Refused(f"snapshot `{name}` is of {state.snapshots[name]}", hint=f"choose another name than `{name}`")
+        change.carry_out(plan_snapshot(state.serving, name))
+    here.console.say(f"{state.serving} is kept as `{name}`")
+
+
+def _list(here: Here, *, json: bool) -> None:
+    snapshots = here.store.state().snapshots
+    if json:
+        here.console.data(snapshots)
+    elif snapshots:
+        here.console.rows(["NAME", "RELEASE"], [[name, release] for name, release in snapshots.items()])
+    else:
+        here.console.say("no snapshots yet")
+
+
+def prune(
+    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
+) -> None:
+    """Forget old releases, with their image tags and the caches that nothing else uses.
+
+    Kept are the serving release, the one before it, every release with a snapshot name, and the newest `keep` others
+    (site.yaml, 5 unless said).
+
+    Example: b70ctl prune --dry-run
+    """
+    here = Here(ctx, json=json)
+    if dry_run:
+        here.console.plan(plan_prune(_old(here)))
+        return
+    here.console.require_answer(yes=yes)
+    with here.changing() as change:
+        plan = plan_prune(_old(here))
+        if not plan.steps:
+            here.console.say("nothing to prune")
+            return
+        here.console.plan(plan)
+        if not here.console.confirm(f"forget {len(plan.steps)} releases?", yes=yes):
+            raise Refused("not confirmed; nothing was touched")
+        change.carry_out(plan)
+
+
+def _old(here: Here) -> dict[str, str]:
+    store = here.store
+    return prunable(store.state(), store.releases(), store.served(), here.catalog.site.keep)

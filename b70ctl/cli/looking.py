@@ -1,0 +1,241 @@
+"""status, logs and history: what is and what was; they change nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from b70ctl.cli import options
+from b70ctl.cli.here import Here
+from b70ctl.core.bootfacts import BootFacts, differences
+from b70ctl.core.history import before
+from b70ctl.core.journal import Op, unfinished
+from b70ctl.core.release import Release, Verdict
+from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
+from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
+
+
+def status(ctx: typer.Context, json: options.Json = False) -> None:
+    """Show what serves, whether it does, and what an unfinished command asks for; nothing is touched.
+
+    Example: b70ctl status --json
+    """
+    here = Here(ctx)
+    found = _status(here)
+    if json:
+        here.console.data(found)
+        return
+    rows = [(key, _said(value)) for key, value in found.items() if value not in (None, [], {})]
+    width = max(len(key) for key, _ in rows)
+    for key, value in rows:
+        here.console.text(f"{key.replace('_', ' '):<{width}}  {value}")
+
+
+def _status(here: Here) -> dict[str, Any]:
+    from b70ctl.edge.lock import holder
+
+    store, site = here.store, here.catalog.site
+    state = store.state()
+    op = unfinished(store.ops())
+    busy = holder(store.lock_file)
+    found: dict[str, Any] = {
+        "site": str(here.site_root),
+        "serving": state.serving,
+        "stopped": state.stopped or None,
+        "busy": busy,
+        "unfinished": None if op is None or busy else f"{op.begin.by} ({op.begin.at}); `b70ctl recover` ends it",
+    }
+    kept = store.releases()
+    if state.serving in kept:
+        found |= _about(here, kept[state.serving])
+    found["snapshots"] = {name: of for name, of in state.snapshots.items() if not name.startswith("before-")}
+    found["companions"] = list(site.companions)
+    return found
+
+
+def _about(here: Here, release: Release) -> dict[str, Any]:
+    deployment = release.deployment
+    verdict = here.store.verdict(release.id)
+    found: dict[str, Any] = {
+        "profile": " ".join([deployment.profile, *(f"--set {each}" for each in deployment.overrides)]),
+        "image": f"{deployment.image_ref} (vLLM {deployment.vllm})",
+        "models": list(deployment.served_names),
+        "address": f"{deployment.address.url}/v1",
+        "cards": list(deployment.cards),
+        "proven": verdict.at if verdict and verdict.state == "proven" else None,
+        "boot": verdict.boot if verdict else {},
+    }
+    return found | _live(here, release)
+
+
+def _live(here: Here, release: Release) -> dict[str, Any]:
+    try:
+        observed = here.observe()
+    except (MachineError, DaemonError) as error:
+        return {"container": f"not known: {error.what}"}
+    container = observed.of(release.id)
+    foreign = [item.name for item in observed.containers if item.foreign]
+    found: dict[str, Any] = {"foreign": [f"{name} has our labels, and b70ctl did not make it" for name in foreign]}
+    if container is None:
+        return found | {"container": "none"}
+    found["container"] = f"{container.name}: {container.state}, restart policy {container.policy}"
+    if container.state == "running":
+        found |= _engine(here, release)
+    return found
+
+
+def _engine(here: Here, release: Release) -> dict[str, Any]:
+    from b70ctl.core.site import API_KEY
+    from b70ctl.edge.endpoint import Endpoint
+    from b70ctl.edge.filling import kept_secrets
+
+    key = kept_secrets(here.store.release_folder(release.id)).get(API_KEY)
+    endpoint = Endpoint(release.deployment.address.url, key, timeout=3)
+    if not endpoint.healthy():
+        return {"engine": "does not answer /health"}
+    try:
+        figures = endpoint.metrics()
+    except EngineError:
+        return {"engine": "healthy"}
+    return {"engine": f"healthy, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"}
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_said(item)}" for key, item in value.items() if key != "notices")
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def logs(
+    ctx: typer.Context,
+    release: Annotated[str | None, typer.Argument(metavar="[RELEASE]", help="A release of history.")] = None,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the release that served before.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is written.")] = False,
+    tail: Annotated[int, typer.Option("--tail", "-t", min=1, help="Last lines.")] = 200,
+) -> None:
+    """Show the engine's log; of a release that is gone or failed, the log that was kept.
+
+    Example: b70ctl logs --previous
+    """
+    here = Here(ctx)
+    store = here.store
+    kept = store.releases()
+    name = release or (before(store.state(), store.served(), kept) if previous else store.state().serving)
+    if here.site_root is not None and name is None:
+        raise Refused("nothing has served at this site yet", hint="b70ctl switch PROFILE")
+    name = _whole(str(name), kept)
+    container = here.observe().of(name)
+    if container is not None and follow:
+        import sys
+
+        for piece in here.daemon.follow(container.id, tail=tail):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.flush()
+        return
+    if container is not None:
+        here.console.text(here.daemon.logs(container.id, tail))
+        return
+    here.console.text("\n".join(_kept_log(store, name).splitlines()[-tail:]))
+
+
+def _whole(name: str, kept: dict[str, Release]) -> str:
+    matching = [known for known in kept if known == name or known.startswith(f"{name}-")]
+    if not matching:
+        raise Refused(f"there is no release {name}", hint="b70ctl history")
+    return matching[0]
+
+
+def _kept_log(store: Store, release: str) -> str:
+    for file in (FAILED_LOG, PROVEN_LOG):
+        path = store.release_folder(release) / file
+        if path.is_file():
+            return path.read_text(encoding="utf-8", errors="replace")
+    raise Refused(f"release {release} has no container and no kept log", hint="b70ctl history")
+
+
+def history(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="Newest commands to show.")] = 20,
+    json: options.Json = False,
+) -> None:
+    """Show what served when, why it changed, and how it booted, oldest first.
+
+    Example: b70ctl history --limit 5
+    """
+    here = Here(ctx)
+    ops = here.store.ops()[-limit:] if here.site_root is not None else []
+    verdicts = {name: here.store.verdict(name) for name in here.store.releases()}
+    if json:
+        here.console.data([_op(op, verdicts) for op in ops])
+        return
+    if not ops:
+        here.console.say("nothing was done at this site yet")
+        return
+    rows = [[op.begin.at, op.plan.command, op.plan.wanted or op.plan.incumbent or "", _result(op), _note(op, verdicts)]
+            for op in ops]  # fmt: skip
+    here.console.rows(["WHEN", "WHAT", "RELEASE", "RESULT", "NOTE"], rows)
+
+
+def _result(op: Op) -> str:
+    return (op.end.result or "?") if op.end else "unfinished"
+
+
+def _note(op: Op, verdicts: dict[str, Verdict | None]) -> str:
+    if op.end and op.end.what:
+        return op.end.what
+    verdict = verdicts.get(op.plan.wanted or "")
+    if verdict is None or verdict.op != op.number:
+        return ""
+    boot = BootFacts.from_dict(verdict.boot)
+    facts = [
+        f"up in {verdict.seconds:.0f} s" if verdict.seconds else "",
+        f"KV {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
+        f"{boot.max_concurrency}x" if boot.max_concurrency else "",
+        boot.attention_backend or "",
+    ]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _op(op: Op, verdicts: dict[str, Verdict | None]) -> dict[str, Any]:
+    verdict = verdicts.get(op.plan.wanted or "")
+    return {
+        "op": op.number,
+        "at": op.begin.at,
+        "by": op.begin.by,
+        "command": op.plan.command,
+        "release": op.plan.wanted,
+        "before": op.plan.incumbent,
+        "result": _result(op),
+        "note": op.end.what if op.end else None,
+        "failures": list(op.failures),
+        "changes": [change.model_dump() for change in op.plan.changes],
+        "verdict": verdict.model_dump(mode="json", exclude={"answers"}) if verdict else None,
+    }
+
+
+def boot_lines(store: Store, release: Release) -> list[str]:
+    """What the boot told, and what of it changed since the last proven release of the same profile."""
+    verdict = store.verdict(release.id)
+    if verdict is None or not verdict.boot:
+        return []
+    boot = BootFacts.from_dict(verdict.boot)
+    told = [f"KV cache {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
+            f"{boot.max_concurrency}x at {boot.concurrency_length:,} tokens" if boot.max_concurrency and boot.concurrency_length else "",
+            f"{boot.attention_backend} attention" if boot.attention_backend else "",
+            f"weights {boot.weights_gib} GiB" if boot.weights_gib else ""]  # fmt: skip
+    lines = [", ".join(fact for fact in told if fact)] if any(told) else []
+    earlier = _earlier(store, release)
+    changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
+    return [*lines, *(f"since the last {release.profile}: {line}" for line in changed)]
+
+
+def _earlier(store: Store, release: Release) -> Verdict | None:
+    for other in reversed(list(store.releases().values())):
+        if other.profile == release.profile and other.number < release.number:
+            verdict = store.verdict(other.id)
+            if verdict and verdict.state == "proven":
+                return verdict
+    return None

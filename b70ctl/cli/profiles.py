@@ -1,0 +1,182 @@
+"""profiles: list, show, lint, schema, new."""
+
+from __future__ import annotations
+
+import json as json_
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from b70ctl.cli import options
+from b70ctl.cli.here import Here, sets
+from b70ctl.errors import B70Error, Exit, Refused, UsageError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, show, check and write profiles.")
+
+NEW_TEXT = """\
+# yaml-language-server: $schema=../.b70ctl/profile.schema.json
+extends: {parent}
+
+summary: {name}, my variant of {parent}
+{status}
+# change what is different, remove what is not; `+patches:` appends to a list, `key: null` removes an inherited key
+engine:
+  max_model_len: 65536
+"""
+
+
+@app.command("list")
+def list_(ctx: typer.Context, json: options.Json = False) -> None:
+    """Every profile with its status, where it comes from, and what it needs that nobody publishes.
+
+    Example: b70ctl profiles list
+    """
+    here = Here(ctx)
+    rows: list[dict[str, Any]] = []
+    for entry in here.catalog.profiles():
+        row: dict[str, Any] = {"name": entry.name, "origin": entry.origin}
+        try:
+            profile = here.catalog.profile(entry.name).profile
+        except B70Error as error:
+            row |= {"status": "broken", "summary": error.what, "needs": []}
+        else:
+            row |= {"status": str(profile.status), "summary": profile.summary, "image": profile.image.ref,
+                    "needs": [need.what for need in profile.needs]}  # fmt: skip
+        rows.append(row)
+    if json:
+        here.console.data(rows)
+        return
+    cells = [[row["name"], row["status"], row["origin"], _needs(row["needs"]), row["summary"]] for row in rows]
+    here.console.rows(["NAME", "STATUS", "FROM", "NEEDS", "SUMMARY"], cells)
+    if any(row["needs"] for row in rows):
+        here.console.say("what a profile needs and nobody publishes, and where to get it: b70ctl profiles show NAME")
+
+
+def _needs(needs: list[str]) -> str:
+    return "-" if not needs else needs[0].rsplit("/", 1)[-1] + (f" +{len(needs) - 1}" if len(needs) > 1 else "")
+
+
+@app.command()
+def show(ctx: typer.Context, profile: options.Profile, set_: options.Set = None, json: options.Json = False) -> None:
+    """A profile with everything that it inherits, and the evidence for it.
+
+    Example: b70ctl profiles show qwen3-30b-eagle3
+    """
+    from b70ctl.edge.yamlfile import dump
+
+    here = Here(ctx)
+    written = here.catalog.profile(profile, sets(set_))
+    if json:
+        here.console.data({"name": written.name, "origin": written.origin, "lineage": written.lineage,
+                           "profile": written.profile.model_dump(mode="json", exclude_none=True)})  # fmt: skip
+        return
+    here.console.text(f"# {written.name} ({written.origin}), from {' <- '.join(reversed(written.lineage))}")
+    here.console.text(dump(written.raw))
+
+
+@app.command()
+def lint(
+    ctx: typer.Context,
+    profile: Annotated[list[str] | None, typer.Argument(metavar="[PROFILE]...", help="Left out, all of them.")] = None,
+    set_: options.Set = None,
+    json: options.Json = False,
+) -> None:
+    """What will not work, or not as meant, with the image that a profile names; exit 1 when there is an error.
+
+    Example: b70ctl profiles lint qwen3-30b-eagle3
+    """
+    from b70ctl.cli.linting import findings, line
+
+    here = Here(ctx)
+    workshop = here.workshop(docker=False)
+    found: list[dict[str, Any]] = []
+    failed = False
+    for name in profile or [entry.name for entry in here.catalog.profiles()]:
+        try:
+            remarks = findings(here, workshop.wanted(name, sets(set_), drop=True))
+        except B70Error as error:
+            if profile and len(profile) == 1:
+                raise
+            failed = True
+            found.append({"profile": name, "severity": "error", "message": error.what, "hint": error.hint})
+            if not json:
+                here.console.text(f"{name}: error: {error.what}")
+            continue
+        failed |= any(each.severity == "error" for each in remarks)
+        for each in remarks:
+            found.append({"profile": name, "rule": each.rule, "severity": each.severity, "where": each.where,
+                          "message": each.message, "hint": each.hint})  # fmt: skip
+            if not json:
+                here.console.text(line(name, each))
+    if json:
+        here.console.data(found)
+    if failed:
+        raise typer.Exit(int(Exit.FAILED))
+    if not json and not found:
+        here.console.say("nothing to remark")
+
+
+@app.command()
+def schema(
+    ctx: typer.Context,
+    site: Annotated[bool, typer.Option("--site", help="Of site.yaml instead of a profile.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
+) -> None:
+    """The JSON Schema of a profile, or of site.yaml, for editors.
+
+    Example: b70ctl profiles schema -o profile.schema.json
+    """
+    here = Here(ctx)
+    text = schema_text(site=site)
+    if output is None:
+        here.console.text(text)
+        return
+    from b70ctl.edge.store import replace
+
+    replace(output, text)
+
+
+def schema_text(*, site: bool = False) -> str:
+    """The schema as it is shipped; `extends` and the list-appending keys are part of the file, not of the model."""
+    from b70ctl.core.profile import Profile
+    from b70ctl.core.site import Site
+
+    found = (Site if site else Profile).model_json_schema()
+    if not site:
+        found["properties"]["extends"] = {"type": "string", "description": "The profile that this one builds on."}
+        found["patternProperties"] = {r"^\+": {"type": "array", "description": "Appended to the parent's list."}}
+        # a child need not repeat what its parent says
+        found.pop("required", None)
+        for part in found.get("$defs", {}).values():
+            part.pop("required", None)
+    found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    return json_.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+@app.command()
+def new(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new profile's name.")],
+    extends: Annotated[str, typer.Option("--extends", metavar="PROFILE", help="The profile to build on.")],
+) -> None:
+    """Start a profile of your own at this site, on top of another.
+
+    Example: b70ctl profiles new my-qwen --extends qwen3-30b-eagle3
+    """
+    from b70ctl.core.profile import NAME
+    from b70ctl.edge.store import replace
+
+    here = Here(ctx)
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"`{name}` cannot be a profile's name", hint="lower-case letters, digits, dot, dash, underscore"
+        )
+    parent = here.catalog.profile(extends).profile
+    file = here.site_root / "profiles" / f"{name}.yaml"
+    if file.exists():
+        raise Refused(f"{file} exists already", hint=f"b70ctl profiles show {name}")
+    status = "" if parent.status == "production" else f"status: {parent.status}\nstatus_reason: as {extends}\n"
+    replace(here.site_root / ".b70ctl" / "profile.schema.json", schema_text())
+    replace(file, NEW_TEXT.format(name=name, parent=extends, status=status))
+    here.console.say(f"{file} is ready; b70ctl profiles lint {name} checks it")

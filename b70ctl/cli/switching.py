@@ -1,0 +1,257 @@
+"""switch, rollback and plan: from what serves to what is wanted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from b70ctl.cli import options
+from b70ctl.cli.here import Change, Here, is_root, sets
+from b70ctl.core.deployment import changes
+from b70ctl.core.history import before, meant
+from b70ctl.core.plan import Plan, plan_switch
+from b70ctl.core.preflight import faults, refusal
+from b70ctl.core.release import Observed, Release, release_id
+from b70ctl.edge.preparing import Wanted
+from b70ctl.errors import Exit, Refused
+
+
+def switch(
+    ctx: typer.Context,
+    profile: options.Profile,
+    set_: options.Set = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    adopt: options.Adopt = None,
+    port: options.Port = None,
+    allow_status: options.AllowStatus = None,
+    json: options.Json = False,
+) -> None:
+    """Serve PROFILE instead of what serves now, proven, or go back.
+
+    The old engine is stopped and kept until the new one has answered its probes; when it does not, the old one is
+    started again and proven by the same probes. Exit status: 0 serving, 5 failed and rolled back, 6 the way back
+    failed too.
+
+    Example: b70ctl switch qwen3-30b-eagle3 --set engine.max_model_len=131072
+    """
+    here = Here(ctx, json=json)
+    if dry_run:
+        here.console.plan(_plan(here, profile, sets(set_), port, allow_status, adopt))
+        return
+    here.console.require_answer(yes=yes)
+    with here.changing() as change:
+        wanted = here.workshop(docker=True).wanted(
+            profile, sets(set_), port=port, allow_status=allow_status, probe=True
+        )
+        change.lease([wanted.deployment.cards])
+        _replace(change, wanted, adopt, yes=yes)
+
+
+def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) -> None:
+    here, world = change.here, change.world
+    observed = world.observe()
+    kept = here.store.releases()
+    number = here.store.state().next
+    if adopt:
+        world.adopted = _adopt(change, adopt, number)
+        number += 1
+    incumbent = world.adopted or kept.get(_incumbent(here, observed) or "")
+    if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
+        here.console.say(f"{incumbent.id} serves this already; `b70ctl restart` starts it anew")
+        return
+    _preflight(here, wanted, incumbent, observed)
+    world.prepared = here.workshop(docker=True).prepare(wanted, number, change.command)
+    _check(change)
+    plan = _switch_plan(here, world.prepared.release.id, wanted, incumbent, observed, adopt=bool(adopt))
+    here.console.plan(plan)
+    if not here.console.confirm(f"switch to {wanted.deployment.profile}?", yes=yes):
+        raise Refused("not confirmed; nothing was touched")
+    change.carry_out(plan)
+    _report(here, plan)
+
+
+def _incumbent(here: Here, observed: Observed) -> str | None:
+    """The release that runs: the recorded one, or whichever of ours does."""
+    serving = here.store.state().serving
+    if observed.runs(serving):
+        return serving
+    return next(
+        (item.release for item in observed.containers if not item.foreign and observed.runs(item.release)), None
+    )
+
+
+def _adopt(change: Change, name: str, number: int) -> Release:
+    from b70ctl.edge.adopting import adopted_release
+    from b70ctl.edge.filling import read_secrets
+
+    here = change.here
+    if _incumbent(here, change.world.observe()):
+        raise Refused("the site has an engine of its own that serves, so nothing is adopted", hint="b70ctl status")
+    keys = read_secrets(here.catalog.site, here.site_root)
+    return adopted_release(here.daemon, name, here.catalog.site, number, change.command, keys)
+
+
+def _preflight(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:
+    from b70ctl.edge.preflight import look
+
+    leaving = {item.id for item in observed.containers if incumbent and item.release == incumbent.id}
+    leaving |= {incumbent.container} if incumbent and incumbent.container else set()
+    host = here.workshop(docker=True).host
+    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving, root=is_root())
+    found = faults(wanted.deployment, wanted.written.profile, seen)
+    if found:
+        raise refusal(found)
+
+
+def _check(change: Change) -> None:
+    from b70ctl.edge.preparing import check_with_compose
+
+    check_with_compose(change.world.prepared, change.here.store, change.world.compose())
+
+
+def _switch_plan(
+    here: Here, release: str, wanted: Wanted, incumbent: Release | None, observed: Observed, *, adopt: bool
+) -> Plan:
+    state = here.store.state()
+    kept = here.store.releases()
+    leftovers = [item.release for item in observed.containers
+                 if not item.foreign and (not incumbent or item.release != incumbent.id)]  # fmt: skip
+    return plan_switch(
+        release,
+        incumbent.id if incumbent else None,
+        because=f"a release of {wanted.deployment.profile}",
+        new=True,
+        adopt=adopt,
+        keep=incumbent is not None and incumbent.kind == "adopted",
+        previous=state.serving if state.serving in kept else None,
+        leftovers=tuple(name for name in leftovers if kept[name].kind == "engine"),
+        companions=bool(here.catalog.site.companions),
+        changes=changes(incumbent.deployment if incumbent else None, wanted.deployment),
+    )
+
+
+def _report(here: Here, plan: Plan) -> None:
+    from b70ctl.cli.looking import boot_lines
+
+    release = here.store.release(str(plan.wanted))
+    for line in boot_lines(here.store, release):
+        here.console.say(f"  {line}")
+    address = release.deployment.address
+    here.console.say(f"{release.id} serves {', '.join(release.deployment.served_names)} at {address.url}/v1")
+
+
+def rollback(
+    ctx: typer.Context,
+    name: options.KeptName = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Go back to the release before, or to a NAME.
+
+    NAME is a snapshot, else a profile, else part of a name in history; of several releases of one profile it is the
+    newest proven one that does not serve now. To come back from a `drain`, use `restore`.
+
+    Example: b70ctl rollback tq
+    """
+    here = Here(ctx, json=json)
+    if dry_run:
+        here.console.plan(_rollback_plan(here, name, here.observe()))
+        return
+    here.console.require_answer(yes=yes)
+    with here.changing() as change:
+        plan = _rollback_plan(here, name, change.world.observe())
+        target = here.store.release(str(plan.wanted))
+        change.lease([target.deployment.cards])
+        if not plan.steps:
+            here.console.say(f"{plan.wanted} serves already")
+            return
+        _can_start(here, target)
+        here.console.plan(plan)
+        if not here.console.confirm(f"go back to {plan.wanted}?", yes=yes):
+            raise Refused("not confirmed; nothing was touched")
+        change.carry_out(plan)
+        _report(here, plan)
+
+
+def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
+    store = here.store
+    kept, state = store.releases(), store.state()
+    verdicts = {release: store.verdict(release) for release in kept}
+    target = meant(name, state, kept, verdicts) if name else before(state, store.served(), kept)
+    incumbent = _incumbent(here, observed)
+    if target == incumbent:
+        return Plan(command="rollback", wanted=target, incumbent=incumbent)
+    adopted = incumbent is not None and kept[incumbent].kind == "adopted"
+    return plan_switch(
+        target, incumbent, because="asked for", new=False, command="rollback", keep=adopted,
+        companions=bool(here.catalog.site.companions),
+        changes=changes(kept[incumbent].deployment if incumbent else None, kept[target].deployment),
+    )  # fmt: skip
+
+
+def _can_start(here: Here, target: Release) -> None:
+    """A release's own image must still be there, or its container."""
+    present = (
+        here.daemon.inspect(target.container)
+        if target.kind == "adopted"
+        else here.daemon.image(target.deployment.image)
+    )
+    if present is None:
+        what = f"container {target.profile}" if target.kind == "adopted" else f"image {target.deployment.image}"
+        raise Refused(f"release {target.id} cannot come back: {what} is gone",
+                      hint=f"docker pull {target.deployment.image_ref}")  # fmt: skip
+
+
+def plan(
+    ctx: typer.Context,
+    profile: options.Profile,
+    set_: options.Set = None,
+    port: options.Port = None,
+    allow_status: options.AllowStatus = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 4 when something would change.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what a switch to PROFILE would change, step by step, with reasons and the way back; touch nothing.
+
+    Example: b70ctl plan qwen3-30b-ngram --exit-code
+    """
+    here = Here(ctx)
+    found = _plan(here, profile, sets(set_), port, allow_status, None)
+    if json:
+        here.console.data(found.model_dump(mode="json"))
+    elif found.steps:
+        here.console.text(describe(found))
+    else:
+        here.console.text(f"{found.incumbent} serves this already; nothing would change")
+    if exit_code and found.steps:
+        raise typer.Exit(int(Exit.DIFFERENT))
+
+
+def describe(found: Plan) -> str:
+    """A plan as text for a person."""
+    lines = [f"{change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in found.changes]
+    steps = [str(step) for step in found.steps]
+    undo = [str(step) for step in found.undo]
+    return "\n".join([*lines, *([""] if lines else []), *steps, "", "way back, if it fails:", *undo])
+
+
+def _plan(
+    here: Here, profile: str, given: tuple[str, ...], port: int | None, allow_status: str | None, adopt: str | None
+) -> Plan:
+    """The plan from what can be read; an image that was never asked is taken from the catalog."""
+    wanted = here.workshop(docker=True).wanted(profile, given, port=port, allow_status=allow_status)
+    observed = here.observe()
+    incumbent = here.store.releases().get(_incumbent(here, observed) or "")
+    if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
+        return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id)
+    number = here.store.state().next
+    name = release_id(number + (1 if adopt else 0), profile, wanted.deployment.digest)
+    found = _switch_plan(here, name, wanted, incumbent, observed, adopt=False)
+    if adopt and incumbent is None:
+        adopted = f"{number:04}-adopted-{adopt}"
+        return plan_switch(name, adopted, because=f"a release of {profile}", new=True, adopt=True, keep=True,
+                           companions=bool(here.catalog.site.companions))  # fmt: skip
+    return found

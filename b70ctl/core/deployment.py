@@ -1,0 +1,187 @@
+"""What will run: a profile with every choice settled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from b70ctl.core.profile import Boot, ProbeSettings
+
+CONTAINER_PORT = 8000
+STOP_MARGIN = 15
+"""Seconds that Docker waits beyond vLLM's own grace before it kills."""
+
+
+class Value(BaseModel):
+    """A frozen value that is written as JSON and read back equal."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mount(Value):
+    """A bind mount; a source that begins with `./` lies in the release."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+class Order(Value):
+    """A file that the release brings, mounted from it and never from where it came."""
+
+    kind: Literal["patched", "draft-config", "copy"]
+    to: str
+    """Path below the release."""
+    target: str
+    """Path in the container."""
+    name: str
+    """The patch or draft that asked for it."""
+    source: str = ""
+    """patched: path below site-packages; draft-config: the host's config.json; copy: the host's file."""
+    sha256: str | None = None
+    """The only content that may be copied, where the patch names it."""
+    overrides: dict[str, bool | int | float | str] = {}
+
+
+class Address(Value):
+    """Where the engine can be reached from this host."""
+
+    bind: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The base URL; an engine that is published on every address is asked on loopback."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.bind, self.bind)  # noqa: S104 - compared, not bound
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+class Deployment(Value):
+    """Equal deployments run alike; nothing in it is left to be decided."""
+
+    profile: str
+    overrides: tuple[str, ...] = ()
+    summary: str
+    site: str
+    image: str
+    """What is started: a digest or an image id, or the profile's reference where neither is known yet."""
+    image_ref: str
+    """What the profile calls it."""
+    vllm: str
+    template: str
+    entrypoint: tuple[str, ...]
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    secrets: tuple[str, ...]
+    working_dir: str
+    address: Address
+    network: str
+    cards: tuple[str, ...]
+    """PCI addresses; empty without a card, and where the host is not known."""
+    card_count: int
+    devices: tuple[tuple[str, str], ...]
+    groups: tuple[int, ...]
+    mounts: tuple[Mount, ...]
+    files: tuple[Order, ...]
+    cache_volume: str
+    shm_size: str
+    ipc: str
+    ulimits: dict[str, int]
+    cap_add: tuple[str, ...]
+    shutdown_timeout: int
+    boot: Boot
+    probes: ProbeSettings
+    served_names: tuple[str, ...]
+    max_model_len: int | None
+    tools: bool
+    reasoning: bool
+    speculative: str | None
+    draft_limit: int | None = None
+    """The draft's own position limit, where its config is at hand; the long probe goes past it."""
+    model_dir: str | None
+    """The host directory that must hold the weights; none for a hub model."""
+    patches: dict[str, str]
+    """Each patch with the digest of its definition, so that a changed patch is a changed deployment."""
+
+    @property
+    def digest(self) -> str:
+        """sha256 over everything above."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+    def canonical(self) -> str:
+        """The deployment as JSON with sorted keys; equal deployments give equal text."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False, indent=1)
+
+    @property
+    def stop_grace(self) -> int:
+        """Seconds that Docker gives the engine to stop."""
+        return self.shutdown_timeout + STOP_MARGIN
+
+
+SHOWN = (
+    ("image", "image"), ("vllm", "vLLM"), ("argv", "command"), ("env", "environment"), ("secrets", "secrets"),
+    ("patches", "patches"), ("mounts", "mounts"), ("address", "address"), ("cards", "cards"), ("devices", "devices"),
+    ("groups", "groups"), ("shm_size", "shared memory"), ("ipc", "ipc"), ("ulimits", "limits"),
+    ("cap_add", "capabilities"), ("entrypoint", "entrypoint"), ("probes", "probes"), ("boot", "boot limits"),
+)  # fmt: skip
+
+
+class Change(Value):
+    """One difference between what runs and what is wanted."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+def changes(before: Deployment | None, after: Deployment) -> tuple[Change, ...]:
+    """What is different, in the order that a reader asks for it."""
+    if before is None:
+        return ()
+    found: list[Change] = []
+    for field, label in SHOWN:
+        old, new = getattr(before, field), getattr(after, field)
+        if old == new:
+            continue
+        if field == "argv":
+            found += _pairs("command", _flags(old), _flags(new))
+        elif isinstance(old, dict):
+            found += _pairs(label, old, new)
+        else:
+            found.append(Change(what=label, before=_text(old), after=_text(new)))
+    return tuple(found)
+
+
+def _pairs(label: str, old: dict[str, str], new: dict[str, str]) -> list[Change]:
+    names = [*old, *(name for name in new if name not in old)]
+    return [
+        Change(what=f"{label} {name}", before=_text(old.get(name)), after=_text(new.get(name)))
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _flags(argv: tuple[str, ...]) -> dict[str, str]:
+    """argv as flag → values, the words before the first flag under their own name."""
+    flags: dict[str, str] = {}
+    name = "program"
+    for word in argv:
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            flags[name] = value
+        else:
+            flags[name] = f"{flags.get(name, '')} {word}".strip()
+    return flags
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, BaseModel):
+        return ", ".join(f"{key}={item}" for key, item in value.model_dump(exclude_defaults=True).items()) or "defaults"
+    if isinstance(value, tuple):
+        return " ".join(":".join(item) if isinstance(item, tuple) else str(_text(item)) for item in value) or "none"
+    return str(value)

@@ -1,0 +1,85 @@
+"""What served when, and what a name given to `rollback` means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from b70ctl.core.release import Release, State, Verdict
+from b70ctl.errors import Refused, UsageError
+
+
+def before(state: State, served: Sequence[str], kept: Mapping[str, Release]) -> str:
+    """The release that served before the serving one; `served` is oldest first."""
+    earlier = [name for name in served if name != state.serving and name in kept]
+    if not earlier:
+        raise Refused("nothing served before, so there is nothing to go back to", hint="b70ctl history")
+    if state.serving in served:
+        last = len(served) - 1 - list(reversed(served)).index(str(state.serving))
+        earlier = [name for name in served[:last] if name != state.serving and name in kept] or earlier
+    return earlier[-1]
+
+
+def meant(
+    name: str, state: State, kept: Mapping[str, Release], verdicts: Mapping[str, Verdict | None]
+) -> str:  # fmt: skip
+    """The release that a name means: a snapshot, else a profile, else part of the names in history.
+
+    Within one name it is the newest proven release that is not serving. Several names are a UsageError with the list.
+    """
+    if name in state.snapshots:
+        return _kept(name, state.snapshots[name], kept)
+    if name in kept:
+        return name
+    profiles = {release.profile for release in kept.values()}
+    if name in profiles:
+        return _newest(name, {name}, state, kept, verdicts)
+    matching = {known for known in (*profiles, *_spoken(state)) if name in known}
+    # a snapshot and the profile it was made of are one thing
+    things = {kept[state.snapshots[known]].profile if known in state.snapshots else known
+              for known in matching if known not in state.snapshots or state.snapshots[known] in kept}  # fmt: skip
+    if not things:
+        raise UsageError(f"nothing in history is called `{name}`", hint="b70ctl history")
+    if len(things) > 1:
+        raise UsageError(
+            f"`{name}` may mean {', '.join(sorted(things))}", hint=f"b70ctl rollback {min(things)}"
+        )  # fmt: skip
+    return _newest(name, things, state, kept, verdicts)
+
+
+def _spoken(state: State) -> list[str]:
+    # names of the form before-<release> are ours, not words that a person chose
+    return [known for known in state.snapshots if not known.startswith("before-")]
+
+
+def _kept(name: str, release: str, kept: Mapping[str, Release]) -> str:
+    if release not in kept:
+        raise Refused(f"snapshot `{name}` is of release {release}, whose folder is gone", hint="b70ctl history")
+    return release
+
+
+def _newest(
+    name: str, profiles: set[str], state: State, kept: Mapping[str, Release], verdicts: Mapping[str, Verdict | None]
+) -> str:
+    candidates = [release for release in kept.values() if release.profile in profiles and release.id != state.serving]
+    proven = [release for release in candidates if (verdict := verdicts.get(release.id)) and verdict.state == "proven"]
+    if not proven:
+        count = f"{len(candidates)} other release(s) of it, none proven" if candidates else "no other release of it"
+        raise Refused(f"`{name}`: history has {count}", hint="b70ctl history")
+    return max(proven, key=lambda release: release.number).id
+
+
+def prunable(
+    state: State, kept: Mapping[str, Release], served: Sequence[str], keep: int
+) -> dict[str, str]:  # fmt: skip
+    """Releases that may go, each with the reason; never the serving one, the one before it, or a named one.
+
+    `keep` more are kept, the newest. Names of the form `before-…` protect only the releases that are kept anyway:
+    else every switch would keep one release for ever.
+    """
+    named = {release for name, release in state.snapshots.items() if not name.startswith("before-")}
+    protected = named | ({state.serving} if state.serving else set())
+    earlier = [name for name in served if name != state.serving]
+    if earlier:
+        protected.add(earlier[-1])
+    rest = sorted((r for r in kept.values() if r.id not in protected), key=lambda r: r.number, reverse=True)
+    return {r.id: f"older than the {keep} newest, and has no name" for r in reversed(rest[keep:])}

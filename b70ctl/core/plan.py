@@ -1,0 +1,161 @@
+"""What to do, in order, and why; and the way back, known before the first step is taken."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from b70ctl.core.deployment import Change, Value
+
+
+class Verb(StrEnum):
+    """One kind of step; each does one thing to one release, and doing it again changes nothing."""
+
+    WRITE = "write"
+    ADOPT = "adopt"
+    NAME = "name"
+    STOP = "stop"
+    START = "start"
+    AWAIT = "await"
+    PROBE = "probe"
+    SERVE = "serve"
+    COMPANIONS = "companions"
+    REMOVE = "remove"
+    DISCARD = "discard"
+    IDLE = "idle"
+    FORGET = "forget"
+
+
+class Step(Value):
+    """One step and its reason."""
+
+    verb: Verb
+    subject: str
+    """The release."""
+    because: str
+    name: str | None = None
+    """The snapshot's name, for `name`."""
+
+    def __str__(self) -> str:
+        what = f"{self.subject} as {self.name}" if self.name else self.subject
+        return f"{self.verb:<10} {what}  {self.because}"
+
+
+class Plan(Value):
+    """Steps with their reasons, and the steps that lead back; empty when there is nothing to do."""
+
+    command: str
+    wanted: str | None = None
+    incumbent: str | None = None
+    """The release that serves now and is gone back to."""
+    steps: tuple[Step, ...] = ()
+    undo: tuple[Step, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [str(step) for step in self.steps]
+        return "\n".join([*lines, *(f"undo: {step}" for step in self.undo)])
+
+
+def plan_switch(
+    wanted: str,
+    incumbent: str | None,
+    *,
+    because: str,
+    new: bool,
+    adopt: bool = False,
+    keep: bool = False,
+    previous: str | None = None,
+    leftovers: tuple[str, ...] = (),
+    companions: bool = False,
+    changes: tuple[Change, ...] = (),
+    command: str = "switch",
+) -> Plan:
+    """From the release that runs to another; nothing of the old one is removed before the new one is proven.
+
+    `previous` is the release that served last, running or not: it gets a name to come back to. `leftovers` are stopped
+    containers of other releases. `keep` leaves the incumbent's container alone, for one that was made by hand.
+    """
+    steps: list[Step] = []
+    if adopt and incumbent:
+        steps.append(_step(Verb.ADOPT, incumbent, "its container becomes the way back"))
+    if new:
+        steps.append(_step(Verb.WRITE, wanted, because))
+    named = incumbent or previous
+    if named and new:
+        steps.append(Step(verb=Verb.NAME, subject=named, because="to come back to", name=f"before-{wanted}"))
+    if incumbent:
+        steps.append(_step(Verb.STOP, incumbent, f"{wanted} needs its card and port; it is kept until that is proven"))
+    steps += arrive(wanted)
+    if companions:
+        steps.append(_step(Verb.COMPANIONS, wanted, "those that do not run yet; running ones are left alone"))
+    if incumbent and not (adopt or keep):
+        steps.append(_step(Verb.REMOVE, incumbent, f"{wanted} is proven; its release folder stays"))
+    steps += (_step(Verb.REMOVE, name, "a container left over") for name in leftovers if name != wanted)
+    undo = [_step(Verb.DISCARD, wanted, "it was not proven; its log is kept")]
+    if incumbent:
+        undo += arrive(incumbent, again=True)
+    return Plan(
+        command=command, wanted=wanted, incumbent=incumbent, steps=tuple(steps), undo=tuple(undo), changes=changes
+    )
+
+
+def arrive(release: str, *, again: bool = False) -> list[Step]:
+    """From a stopped or missing container to a proven one."""
+    return [
+        _step(Verb.START, release, "it served before" if again else "not running"),
+        _step(Verb.AWAIT, release, "its boot log is followed until it serves"),
+        _step(Verb.PROBE, release, "a healthy engine may still answer nonsense"),
+        _step(Verb.SERVE, release, "recorded, and started again with the box"),
+    ]
+
+
+def plan_stop(serving: str) -> Plan:
+    """Stop the engine and remember that its owner wanted that."""
+    steps = (
+        _step(Verb.STOP, serving, "asked for"),
+        _step(Verb.IDLE, serving, "stays stopped until `b70ctl start`"),
+    )
+    return Plan(command="stop", incumbent=serving, steps=steps, undo=tuple(arrive(serving, again=True)))
+
+
+def plan_start(release: str) -> Plan:
+    """Start what was stopped; when it cannot be proven it is stopped again."""
+    undo = (
+        _step(Verb.STOP, release, "it was stopped before"),
+        _step(Verb.IDLE, release, "as it was found"),
+    )
+    return Plan(command="start", wanted=release, steps=tuple(arrive(release)), undo=undo)
+
+
+def plan_restart(serving: str) -> Plan:
+    """Stop and start the same release; the way back is to start it once more."""
+    steps = (_step(Verb.STOP, serving, "asked for"), *arrive(serving))
+    return Plan(command="restart", wanted=serving, incumbent=serving, steps=steps,
+                undo=tuple(arrive(serving, again=True)))  # fmt: skip
+
+
+def plan_snapshot(release: str, name: str) -> Plan:
+    """Keep a release under a name."""
+    return Plan(command="snapshot", steps=(Step(verb=Verb.NAME, subject=release, because="asked for", name=name),))
+
+
+def plan_prune(releases: dict[str, str]) -> Plan:
+    """Forget releases, each with its reason."""
+    steps = tuple(_step(Verb.FORGET, release, because) for release, because in releases.items())
+    return Plan(command="prune", steps=steps)
+
+
+def way_back(plan: Plan, begun: int) -> tuple[Step, ...]:
+    """The undo steps that are needed when the first `begun` steps were begun.
+
+    As long as the incumbent was not told to stop it still serves, and only what was made has to go.
+    """
+    disturbed = any(step.verb in (Verb.STOP, Verb.START) for step in plan.steps[:begun])
+    made = any(step.verb is Verb.WRITE for step in plan.steps[:begun])
+    if disturbed:
+        return plan.undo
+    return tuple(step for step in plan.undo if made and step.verb is Verb.DISCARD)
+
+
+def _step(verb: Verb, subject: str, because: str) -> Step:
+    return Step(verb=verb, subject=subject, because=because)

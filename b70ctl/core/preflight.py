@@ -1,0 +1,91 @@
+"""Before anything starts: what was looked at, and what of it stands in the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from b70ctl.core.deployment import Deployment
+from b70ctl.core.image import ImageFacts, same_version
+from b70ctl.core.profile import Profile
+from b70ctl.errors import B70Error, MachineError, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class CardHolder:
+    """Somebody who has a card that we need."""
+
+    card: str
+    who: str
+    container: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was found on the box, with the engine that is to be replaced left out of it."""
+
+    image_present: bool
+    facts: ImageFacts
+    port_holder: str | None = None
+    port_container: str | None = None
+    missing: tuple[str, ...] = ()
+    """Host paths that would be mounted and do not exist."""
+    empty_model: str | None = None
+    """A model directory without a config.json."""
+    holders: tuple[CardHolder, ...] = ()
+
+
+def faults(deployment: Deployment, profile: Profile, seen: Seen) -> list[B70Error]:
+    """Everything that stands in the way, the most basic first."""
+    found: list[B70Error] = []
+    wheres = {need.what: need.where for need in profile.needs}
+    if not seen.image_present:
+        where = wheres.get(deployment.image_ref, f"docker pull {deployment.image_ref}")
+        found.append(Refused(f"Docker does not have the image {deployment.image_ref}", hint=where))
+    elif not same_version(profile.image.vllm, seen.facts.vllm):
+        found.append(
+            Refused(
+                f"the profile is for vLLM {profile.image.vllm}, the image {deployment.image_ref} has {seen.facts.vllm}",
+                hint=f"--set image.vllm={seen.facts.vllm}, if you know that the profile fits it",
+            )
+        )
+    found += [Refused(f"{path} does not exist", hint=_where(path, wheres)) for path in seen.missing]
+    if seen.empty_model:
+        found.append(
+            Refused(f"{seen.empty_model} has no config.json, so it is no model", hint=f"ls {seen.empty_model}")
+        )
+    if seen.port_holder:
+        found.append(_port(deployment, seen))
+    found += [_card(holder) for holder in seen.holders]
+    if deployment.card_count and not deployment.cards:
+        found.append(MachineError("no card was found, and the profile needs one", hint="ls -l /dev/dri/by-path"))
+    return found
+
+
+def _where(path: str, wheres: dict[str, str]) -> str | None:
+    return next((where for what, where in wheres.items() if path.endswith(what)), None)
+
+
+def _port(deployment: Deployment, seen: Seen) -> B70Error:
+    address = deployment.address
+    hint = (
+        f"--adopt {seen.port_container}, if that is the engine to be replaced; or --port N"
+        if seen.port_container
+        else "--port N"
+    )
+    return Refused(f"port {address.port} on {address.bind} is taken by {seen.port_holder}", hint=hint)
+
+
+def _card(holder: CardHolder) -> B70Error:
+    hint = f"--adopt {holder.container}, if that is the engine to be replaced" if holder.container else None
+    return Refused(f"card {holder.card} is held by {holder.who}", hint=hint)
+
+
+def refusal(found: list[B70Error]) -> B70Error:
+    """One error that tells all of them; its exit code is the first's."""
+    first, *rest = found
+    if not rest:
+        return first
+    told = "\n".join(f"  {error.what}" + (f" ({error.hint})" if error.hint else "") for error in found)
+    joined = type(first)(f"{len(found)} things stand in the way, and nothing was touched:\n{told}")
+    joined.exit_code = first.exit_code
+    return joined

@@ -1,0 +1,64 @@
+"""What a running command tells while it runs; the console decides how to say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from b70ctl.core.plan import Step
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    """A step of the plan, or of the way back, was begun."""
+
+    step: Step
+    undo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """It ended as it should."""
+
+    step: Step
+    seconds: float
+    undo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """It did not."""
+
+    step: Step
+    why: str
+    undo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Booting:
+    """Where a boot has come to."""
+
+    release: str
+    stage: str
+    seconds: float
+    part: tuple[int, int] | None = None
+    """Done and all, where the stage counts its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe was answered, or not asked; `passed` is None then."""
+
+    release: str
+    probe: str
+    passed: bool | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth a line."""
+
+    text: str
+
+
+Event = StepBegun | StepDone | StepFailed | Booting | Probed | Note

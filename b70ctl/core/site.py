@@ -1,0 +1,77 @@
+"""A site: the directory that owns one engine, as its owner described it in site.yaml."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from b70ctl.core.profile import AbsolutePath, EnvName, Strict, Text
+
+PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+SiteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+API_KEY = "VLLM_API_KEY"
+
+
+class Secret(Strict):
+    """Where a secret is read when a release is written; its value never stands in a file that is rendered."""
+
+    file: Text | None = None
+    """A file with the value, its last line end not counted; a relative path starts at the site."""
+    env: EnvName | None = None
+    """A variable of the shell that runs b70ctl."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Secret:
+        if (self.file is None) == (self.env is None):
+            raise ValueError("give either `file` or `env`")
+        return self
+
+
+class Site(Strict):
+    """One engine's place on one box."""
+
+    name: SiteName = "b70"
+    """Prefix of everything that b70ctl makes in Docker; two sites on one box need two names."""
+    models: Text | None = None
+    """The directory with the models; profiles name directories below it."""
+    hf_cache: Text | None = None
+    """A Hugging Face cache, for models given by hub id."""
+    bind: str = "127.0.0.1"
+    """Address that the engine's port is published on; anything but loopback needs an API key."""
+    port: Port = 8000
+    """Port that clients use."""
+    dri: AbsolutePath = "/dev/dri"
+    """The directory with the cards' device nodes."""
+    gids: list[Annotated[int, Field(ge=0)]] | None = None
+    """Numeric groups that own the render nodes; left out they are read off the nodes."""
+    cards: list[PciAddress] | None = None
+    """The cards that this site may use, in PCI order; left out they are discovered."""
+    secrets: dict[EnvName, Secret] = Field(default_factory=dict)
+    """Variables for the engine whose values nobody may see; `VLLM_API_KEY` turns authentication on."""
+    companions: list[Text] = Field(default_factory=list)
+    """Compose files of your own that run beside the engine; it answers to `engine:8000` on their network."""
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    """Part of a profile that every profile of this site starts from."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Releases that `prune` keeps beside the serving one, the one before it and the named ones."""
+
+    @field_validator("bind")
+    @classmethod
+    def _an_address(cls, bind: str) -> str:
+        ipaddress.ip_address(bind)
+        return bind
+
+    @model_validator(mode="after")
+    def _not_open_to_all(self) -> Site:
+        if not ipaddress.ip_address(self.bind).is_loopback and API_KEY not in self.secrets:
+            raise ValueError(f"`bind: {self.bind}` is not loopback, so an API key is needed: secrets.{API_KEY}")
+        return self
+
+    @property
+    def network(self) -> str:
+        """The Docker network that engine and companions share."""
+        return f"b70ctl-{self.name}"

@@ -1,0 +1,115 @@
+"""A container made by hand, described as a release, so that it can be the way back."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from b70ctl.core.compose import LABEL
+from b70ctl.core.deployment import STOP_MARGIN, Address, Deployment, Mount
+from b70ctl.core.profile import Boot, ProbeSettings
+from b70ctl.core.release import Release, release_id
+from b70ctl.core.site import API_KEY, Site
+from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.endpoint import Endpoint
+from b70ctl.edge.ports import published
+from b70ctl.edge.store import now
+from b70ctl.errors import EngineError, Refused
+
+
+def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command: str, keys: dict[str, str]) -> Release:
+    """The release that stands for a running container; Refused unless it answers now, for it must when it comes back."""
+    about = daemon.inspect(name)
+    if about is None:
+        raise Refused(f"there is no container `{name}` to adopt", hint="docker ps")
+    if (about["Config"].get("Labels") or {}).get(f"{LABEL}.site") == site.name:
+        raise Refused(f"container `{name}` carries this site's labels; it is not one to adopt", hint="b70ctl status")
+    if about["State"]["Status"] != "running":
+        raise Refused(f"container `{name}` is {about['State']['Status']}, so there is nothing to adopt",
+                      hint=f"docker rm {name}, or docker start {name}")  # fmt: skip
+    address = _address(about, site)
+    served, length = _speaks(name, Endpoint(address.url, keys.get(API_KEY)))
+    deployment = _deployment(about, site, address, served, length)
+    return Release(
+        id=release_id(number, f"adopted-{deployment.profile}", deployment.digest),
+        number=number,
+        kind="adopted",
+        key=secrets.token_hex(16),
+        created=now(),
+        command=command,
+        deployment=deployment,
+        container=about["Id"],
+        policy=(about["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no",
+    )
+
+
+def _address(about: dict[str, Any], site: Site) -> Address:
+    found = published(about)
+    if site.port in found or about["HostConfig"].get("NetworkMode") == "host":
+        return Address(bind=site.bind, port=site.port)
+    if len(found) == 1:
+        return Address(bind=site.bind, port=found.pop())
+    name = about["Name"].lstrip("/")
+    raise Refused(f"container `{name}` publishes {sorted(found) or 'no port'}, and the site's port is {site.port}",
+                  hint=f"docker stop {name}, and switch without --adopt")  # fmt: skip
+
+
+def _speaks(name: str, endpoint: Endpoint) -> tuple[tuple[str, ...], int | None]:
+    try:
+        served = endpoint.models()
+        length = endpoint.max_model_len(served[0]) if served else None
+    except EngineError as error:
+        raise Refused(f"container `{name}` does not answer, so it cannot be the way back: {error.what}",
+                      hint=f"docker stop {name}, and switch without --adopt") from error  # fmt: skip
+    if not served:
+        raise Refused(f"container `{name}` serves no model", hint=f"docker stop {name}, and switch without --adopt")
+    return served, length
+
+
+def _deployment(
+    about: dict[str, Any], site: Site, address: Address, served: tuple[str, ...], length: int | None
+) -> Deployment:
+    """What a reader of history and plans would ask; environment values are left out, since they may be secret."""
+    config, host = about["Config"], about["HostConfig"]
+    name = about["Name"].lstrip("/")
+    grace = config.get("StopTimeout") or 30
+    return Deployment(
+        profile="".join(char if char.isalnum() or char in "._-" else "-" for char in name.lower()),
+        summary=f"container {name}, made by hand",
+        site=site.name,
+        image=about["Image"],
+        image_ref=config.get("Image") or about["Image"],
+        vllm="unknown",
+        template="none",
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        argv=tuple(config.get("Cmd") or ()),
+        env={},
+        secrets=(),
+        working_dir=config.get("WorkingDir") or "/",
+        address=address,
+        network=host.get("NetworkMode") or "default",
+        cards=(),
+        card_count=0,
+        devices=tuple((item["PathOnHost"], item["PathInContainer"]) for item in host.get("Devices") or []),
+        groups=(),
+        mounts=tuple(
+            Mount(source=item.get("Source", ""), target=item["Destination"], read_only=not item.get("RW", True))
+            for item in about.get("Mounts") or []
+        ),
+        files=(),
+        cache_volume="none",
+        shm_size=str(host.get("ShmSize") or ""),
+        ipc=host.get("IpcMode") or "private",
+        ulimits={},
+        cap_add=tuple(host.get("CapAdd") or ()),
+        shutdown_timeout=max(1, int(grace) - STOP_MARGIN),
+        boot=Boot(),
+        probes=ProbeSettings(skip={"tool-call": "what a container made by hand was told is not known"}),
+        served_names=served,
+        max_model_len=length,
+        tools=False,
+        reasoning=False,
+        speculative=None,
+        model_dir=None,
+        patches={},
+    )

@@ -1,0 +1,27 @@
+"""The user's own services beside the engine: included as they are, never rewritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from b70ctl.core.compose import quoted
+from b70ctl.core.site import Site
+from b70ctl.edge.store import replace
+from b70ctl.errors import UsageError
+
+
+def companions_file(site: Site, root: Path, state: Path) -> Path:
+    """The site's own Compose project: nothing but includes and the shared network.
+
+    `include` keeps each file's relative paths and `.env`; handing the files over with `-f` would move both.
+    """
+    lines = [f"name: {quoted(site.name + '-companions')}", "include:"]
+    for companion in site.companions:
+        path = (root / Path(companion).expanduser()).absolute()
+        if not path.is_file():
+            raise UsageError(f"companion {path} does not exist", hint=f"edit companions in {root / 'site.yaml'}")
+        lines.append(f"  - path: {quoted(str(path))}")
+    lines += ["networks:", "  default:", f"    name: {quoted(site.network)}", "    external: true", ""]
+    file = state / "companions.yaml"
+    replace(file, "\n".join(lines))
+    return file

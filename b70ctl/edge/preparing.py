@@ -1,0 +1,157 @@
+"""From a profile's name to a deployment, and to everything that its release will hold."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from b70ctl.core import compose
+from b70ctl.core.deployment import Deployment
+from b70ctl.core.host import Host
+from b70ctl.core.image import ImageFacts
+from b70ctl.core.patch import Patch, refuse_unless_meant_for
+from b70ctl.core.release import Release, release_id
+from b70ctl.core.resolve import Place, Request, refuse_status, resolve
+from b70ctl.edge import filling, yamlfile
+from b70ctl.edge.catalog import Catalog, Written
+from b70ctl.edge.composer import Composer
+from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.hardware import read_host
+from b70ctl.edge.imagefacts import kept_facts, probe_image
+from b70ctl.edge.sitelock import SiteLock, read_lock
+from b70ctl.edge.steps import Prepared
+from b70ctl.edge.store import Store, now
+from b70ctl.errors import Refused, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A profile on its way to run."""
+
+    written: Written
+    deployment: Deployment
+    facts: ImageFacts
+    patches: dict[str, Patch]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where profiles become releases; without a daemon it knows only the catalog."""
+
+    catalog: Catalog
+    folder: Path
+    daemon: Daemon | None = None
+
+    @cached_property
+    def host(self) -> Host:
+        """The box's cards."""
+        return read_host(Path(self.catalog.site.dri))
+
+    @cached_property
+    def lock(self) -> SiteLock:
+        """The site's lock file."""
+        return read_lock(self.catalog.root)
+
+    @cached_property
+    def known_images(self) -> list[ImageFacts]:
+        """The shipped catalog of images."""
+        return self.catalog.images()
+
+    @property
+    def place(self) -> Place:
+        """The site and the box, for resolving."""
+        root = self.catalog.root or Path.cwd()
+        return Place(site=self.catalog.site, root=str(root), host=self.host)
+
+    def wanted(
+        self, name: str, sets: Sequence[str] = (), *, port: int | None = None, allow_status: str | None = None,
+        probe: bool = False, drop: bool = False,
+    ) -> Wanted:  # fmt: skip
+        """A profile resolved for this site; with `probe` an image that was never asked is asked now.
+
+        With `drop` the status is not looked at, as for rendering all of them.
+        """
+        written = self.catalog.profile(name, sets)
+        request = Request(
+            name=name, profile=written.profile, overrides=tuple(sets), allow_status=allow_status, port=port
+        )
+        if not drop:
+            refuse_status(request)
+        patches = {patch: self.catalog.patch(patch) for patch in written.profile.patches}
+        facts = self.facts(written, patches, probe=probe)
+        for patch_name, patch in patches.items():
+            refuse_unless_meant_for(patch_name, patch, facts)
+        deployment = resolve(request, self.place, facts, patches)
+        limit = next((filling.draft_limit(order) for order in deployment.files if order.kind == "draft-config"), None)
+        deployment = deployment.model_copy(update={"draft_limit": limit}) if limit else deployment
+        return Wanted(written, deployment, facts, patches)
+
+    def facts(self, written: Written, patches: dict[str, Patch], *, probe: bool) -> ImageFacts:
+        """What is known of the profile's image: from itself, else the catalog, else what the profile expects."""
+        spec = written.profile.image
+        pin = self.lock.images.get(spec.ref)
+        ref = pin.identity if pin else spec.ref
+        files = {edit.file for patch in patches.values() for edit in patch.edits}
+        about = self.daemon.image(ref) if self.daemon else None
+        if about is not None and self.daemon is not None:
+            found = kept_facts(self.folder, about, ref, files)
+            if found is None and probe:
+                found = probe_image(self.daemon, ref, files, self.folder)
+            if found is not None:
+                return found.model_copy(update={"digest": pin.identity}) if pin and "@" in pin.identity else found
+        for facts in self.known_images:
+            if ref in (facts.ref, facts.digest) or spec.ref in (facts.ref, facts.digest):
+                return facts.model_copy(
+                    update={"ref": spec.ref, "digest": pin.identity if pin else None} if pin else {}
+                )
+        return ImageFacts(ref=ref, vllm=spec.vllm, source="assumed")
+
+    def text(self, deployment: Deployment, release: str, key: str) -> str:
+        """The release's Compose text, read back and compared with what it must say."""
+        template, origin = self.catalog.template(deployment.template)
+        wanted = compose.document(deployment, release, key)
+        text = compose.render(template, wanted)
+        try:
+            found = yamlfile.parse(text, f"the rendered {deployment.template} template").data
+        except UsageError as error:
+            raise UsageError(f"{error.what} ({origin} template)") from error
+        faults = compose.missing(wanted, found)
+        if origin == "shipped" and not faults:
+            faults = compose.missing(found, wanted)
+        if faults:
+            raise UsageError(f"template `{deployment.template}` ({origin}) does not say what was decided: {faults[0]}")
+        return text
+
+    def prepare(self, wanted: Wanted, number: int, command: str) -> Prepared:
+        """Everything that the new release will hold; the image, the draft and the scripts are read here."""
+        daemon = self.daemon
+        if daemon is None or self.catalog.root is None:
+            raise UsageError("a release belongs to a site", hint="b70ctl init")
+        deployment = wanted.deployment
+        about = daemon.image(deployment.image)
+        if about is None:
+            raise Refused(f"Docker does not have the image {deployment.image}", hint=f"docker pull {deployment.image}")
+        image_id = about["Id"]
+        release = Release(
+            id=release_id(number, deployment.profile, deployment.digest),
+            number=number,
+            key=secrets.token_hex(16),
+            created=now(),
+            command=command,
+            deployment=deployment,
+        )
+        files = filling.contents(
+            deployment, wanted.patches, self.lock.accepted(), lambda path: daemon.read_file(image_id, path)
+        )
+        hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
+        return Prepared(release, image_id, files, self.text(deployment, release.id, release.key), hidden)
+
+
+def check_with_compose(prepared: Prepared, store: Store, composer: Composer) -> None:
+    """Let Compose read the release before anything is stopped; nothing of it stays on the disk."""
+    with filling.scratch(store.folder) as folder:
+        filling.fill(folder, prepared.files, prepared.text, dict.fromkeys(prepared.secrets, "hidden"))
+        composer.accepts(folder)

@@ -1,0 +1,76 @@
+"""Ctrl-C, SIGTERM and SIGHUP, turned into one exception at a moment when it can be answered."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+
+from b70ctl.errors import Interrupted
+
+ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """What the person or the system asked for so far.
+
+    On a terminal the first Ctrl-C only says what a second would do. The second, or the first without a terminal, or
+    SIGTERM or SIGHUP, raises Interrupted in the main thread, once; while the way back is walked, one more Ctrl-C
+    raises it again, to leave the journal to the next command.
+    """
+
+    terminal: bool
+    warn: Callable[[str], None]
+    undoing: bool = False
+    _count: int = 0
+    _shields: int = 0
+    _pending: bool = False
+    _before: dict[int, object] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Answer signals inside the block; afterwards they mean what they meant before."""
+        self._before = {number: signal.signal(number, self._asked) for number in ASKED}
+        try:
+            yield
+        finally:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Finish the block first: a journal line is whole or was never begun."""
+        self._shields += 1
+        try:
+            yield
+        finally:
+            self._shields -= 1
+        if self._pending and not self._shields:
+            self._pending = False
+            raise Interrupted("interrupted")
+
+    def begin_undo(self) -> None:
+        """From here on only another Ctrl-C stops the work."""
+        self.undoing = True
+        self._count = 0
+        self._pending = False
+
+    def _asked(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            self._count += 1
+        if self.undoing:
+            if number != signal.SIGINT:
+                return
+            if self._count == 1 and self.terminal:
+                self.warn("going back; Ctrl-C once more stops waiting and leaves the rest to `b70ctl recover`")
+                return
+        elif number == signal.SIGINT and self.terminal and self._count == 1:
+            self.warn("Ctrl-C again undoes what was begun and goes back to what served; nothing is lost by waiting")
+            return
+        if self._shields:
+            self._pending = True
+            return
+        raise Interrupted(f"interrupted by {signal.Signals(number).name}")

@@ -1,0 +1,50 @@
+"""The site's lock file: which image a reference was pinned to, and which patch bases the owner accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from b70ctl.core.patch import Sha256
+from b70ctl.core.profile import Name, Strict, Text
+from b70ctl.edge import yamlfile
+from b70ctl.edge.catalog import checked
+from b70ctl.edge.store import replace
+
+FILE = "b70ctl.lock.yaml"
+HEAD = "# Written by b70ctl; keep it with site.yaml. Images that were pinned, patch bases that were accepted.\n"
+
+
+class Pin(Strict):
+    """What a reference meant when it was pinned."""
+
+    identity: Annotated[str, StringConstraints(pattern=r"sha256:[0-9a-f]{64}$")]
+    """`repository@sha256:…`, or the image id of one that was built or imported here."""
+    vllm: Text
+    at: Text
+
+
+class SiteLock(Strict):
+    """The whole file."""
+
+    images: dict[Text, Pin] = {}
+    patches: dict[Name, list[Sha256]] = {}
+
+    def accepted(self) -> dict[str, frozenset[str]]:
+        """Accepted base hashes by patch."""
+        return {name: frozenset(hashes) for name, hashes in self.patches.items()}
+
+
+def read_lock(root: Path | None) -> SiteLock:
+    """The site's lock file; empty where there is none."""
+    if root is None or not (root / FILE).is_file():
+        return SiteLock()
+    document = yamlfile.read(root / FILE)
+    return checked(SiteLock, document.data, [document])
+
+
+def write_lock(root: Path, lock: SiteLock) -> None:
+    """Replace the lock file."""
+    replace(root / FILE, HEAD + yamlfile.dump(lock.model_dump(mode="json")))

@@ -1,0 +1,273 @@
+"""What each step does: one step, one effect; doing it again changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from b70ctl.core import compose
+from b70ctl.core.bootfacts import BootFacts
+from b70ctl.core.plan import Step, Verb
+from b70ctl.core.progress import Event, Note
+from b70ctl.core.release import Container, Observed, Release, State, Verdict
+from b70ctl.core.site import API_KEY, Site
+from b70ctl.edge import filling
+from b70ctl.edge.boot import follow
+from b70ctl.edge.companions import companions_file
+from b70ctl.edge.composer import Composer
+from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.endpoint import Endpoint
+from b70ctl.edge.proving import prove
+from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store, now
+from b70ctl.errors import EngineError, Refused
+
+LOG_LINES = 5000
+"""Lines of an engine's log that stay with its release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that a new release is made of, gathered before the first step."""
+
+    release: Release
+    image_id: str
+    files: Mapping[str, bytes]
+    text: str
+    secrets: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class World:
+    """The neighbours of one command, and what it has learnt so far."""
+
+    site: Site
+    root: Path
+    store: Store
+    daemon: Daemon
+    compose: Callable[[], Composer]
+    tell: Callable[[Event], None]
+    prepared: Prepared | None = None
+    adopted: Release | None = None
+    op: int = 0
+    begun: dict[str, float] = field(default_factory=dict)
+    boots: dict[str, BootFacts] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    findings: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
+
+    def release(self, name: str) -> Release:
+        """A release that lies in the store."""
+        return self.store.release(name)
+
+    def observe(self) -> Observed:
+        """What Docker shows of the site now."""
+        return self.daemon.observe(self.site.name, self.store.releases())
+
+    def container(self, release: str) -> Container | None:
+        """The release's own container."""
+        return self.observe().of(release)
+
+    def endpoint(self, release: Release) -> Endpoint:
+        """Where the release's engine answers."""
+        secrets = filling.kept_secrets(self.store.release_folder(release.id))
+        if release.kind == "adopted":
+            secrets = filling.read_secrets(self.site, self.root)
+        probes = release.deployment.probes
+        return Endpoint(release.deployment.address.url, secrets.get(API_KEY), silence=probes.silence)
+
+    def update_state(self, **fields: Any) -> State:
+        """Change the site's state file."""
+        state = self.store.state().model_copy(update=fields)
+        self.store.save_state(state)
+        return state
+
+
+def take(step: Step, world: World) -> None:
+    """Do one step."""
+    STEPS[step.verb](step, world)
+
+
+def _write(_: Step, world: World) -> None:
+    prepared = world.prepared
+    if prepared is None:
+        raise Refused("the release was not prepared, so it cannot be written")
+    with world.store.writing(prepared.release) as folder:
+        filling.fill(folder, prepared.files, prepared.text, prepared.secrets)
+    world.update_state(next=prepared.release.number + 1)
+    world.daemon.tag(prepared.image_id, *image_tag(world.site, prepared.release.id))
+
+
+def image_tag(site: Site, release: str) -> tuple[str, str]:
+    """The name under which a release keeps its image."""
+    return f"b70ctl/{site.name}", release
+
+
+def _adopt(_: Step, world: World) -> None:
+    adopted = world.adopted
+    if adopted is None:
+        raise Refused("no container was named to adopt")
+    if adopted.id not in world.store.releases():
+        with world.store.writing(adopted):
+            pass
+    world.update_state(next=adopted.number + 1)
+
+
+def _name(step: Step, world: World) -> None:
+    snapshots = world.store.state().snapshots | {str(step.name): step.subject}
+    world.update_state(snapshots=snapshots)
+
+
+def _stop(step: Step, world: World) -> None:
+    container = world.container(step.subject)
+    if container is None:
+        return
+    # first the policy: a daemon that restarts now must not bring it back beside the new one
+    world.daemon.set_policy(container.id, "no")
+    if container.state in ("running", "restarting", "paused"):
+        world.daemon.stop(container.id, world.release(step.subject).deployment.stop_grace)
+
+
+def _start(step: Step, world: World) -> None:
+    release = world.release(step.subject)
+    world.begun[release.id] = time.monotonic()
+    container = world.container(release.id)
+    if container is not None:
+        if container.state != "running":
+            world.daemon.start(container.id)
+        return
+    if release.kind == "adopted":
+        raise EngineError(f"the adopted container {release.profile} was removed, so it cannot be started again")
+    project = compose.project(world.site.name, release.id)
+    if foreign := [about["Name"].lstrip("/") for about in world.daemon.of_project(project)]:
+        raise Refused(f"container {foreign[0]} says that it is of {project}, and b70ctl did not make it",
+                      hint=f"docker rm {foreign[0]}, if you know what it is")  # fmt: skip
+    world.daemon.ensure_network(release.deployment.network, world.site.name)
+    world.daemon.ensure_volume(release.deployment.cache_volume, world.site.name)
+    world.compose().up(world.store.release_folder(release.id))
+
+
+def _await(step: Step, world: World) -> None:
+    release = world.release(step.subject)
+    container = world.container(release.id)
+    if container is None:
+        raise EngineError("the engine's container is gone")
+    world.boots[release.id] = follow(world.daemon, release, container.id, world.endpoint(release), world.tell)
+
+
+def _probe(step: Step, world: World) -> None:
+    release = world.release(step.subject)
+    before = world.store.verdict(release.id)
+    proof = prove(release, world.endpoint(release), _agreement(release, world), world.tell)
+    world.findings[release.id] = proof.as_dicts()
+    if not proof.holds:
+        raise EngineError(f"the engine answers, and not sensibly: {proof.why}")
+    boot = world.boots.get(release.id)
+    begun = world.begun.get(release.id)
+    learnt = boot.to_dict() if boot and boot.kv_tokens else before.boot if before else {}
+    world.store.save_verdict(
+        release.id,
+        Verdict(state="proven", at=now(), op=world.op, findings=proof.as_dicts(), answers=proof.answers, boot=learnt,
+                seconds=round(time.monotonic() - begun, 1) if begun else 0),
+    )  # fmt: skip
+
+
+def _agreement(release: Release, world: World) -> Mapping[str, str] | None:
+    wanted = release.deployment.probes.agree_with
+    if wanted is None:
+        return None
+    for other in reversed(list(world.store.releases().values())):
+        verdict = world.store.verdict(other.id)
+        if other.profile == wanted and other.id != release.id and verdict and verdict.state == "proven":
+            return verdict.answers
+    world.tell(Note(f"no proven release of `{wanted}` to agree with, so agreement is not asked"))
+    return None
+
+
+def _serve(step: Step, world: World) -> None:
+    release = world.release(step.subject)
+    container = world.container(release.id)
+    if container is None:
+        raise EngineError("the engine's container is gone")
+    world.daemon.set_policy(container.id, release.policy or "unless-stopped")
+    world.update_state(serving=release.id, stopped=False)
+
+
+def _companions(_: Step, world: World) -> None:
+    if world.site.companions:
+        file = companions_file(world.site, world.root, world.store.folder)
+        world.daemon.ensure_network(world.site.network, world.site.name)
+        world.compose().up_companions(file, f"{world.site.name}-companions")
+
+
+def _remove(step: Step, world: World) -> None:
+    container = world.container(step.subject)
+    if container is None or world.release(step.subject).kind == "adopted":
+        return
+    world.store.keep_log(step.subject, PROVEN_LOG, world.daemon.logs(container.id, LOG_LINES))
+    world.daemon.remove(container.id)
+
+
+def _discard(step: Step, world: World) -> None:
+    if step.subject not in world.store.releases():
+        world.store.sweep()
+        return
+    container = world.container(step.subject)
+    why = world.failures.get(step.subject, "interrupted")
+    log = None
+    if container is not None:
+        # first the container, then the record: a full disk must not leave it on the port and the card
+        log = world.daemon.logs(container.id, LOG_LINES)
+        if world.release(step.subject).kind == "adopted":
+            world.daemon.stop(container.id, world.release(step.subject).deployment.stop_grace)
+        else:
+            world.daemon.remove(container.id)
+    if log is not None:
+        world.store.keep_log(step.subject, FAILED_LOG, log)
+    state = "interrupted" if why.startswith("interrupted") else "failed"
+    boot = world.boots.get(step.subject)
+    world.store.save_verdict(
+        step.subject,
+        Verdict(state=state, at=now(), op=world.op, why=why, findings=world.findings.get(step.subject, ()),
+                boot=boot.to_dict() if boot else {}),
+    )  # fmt: skip
+
+
+def _idle(_: Step, world: World) -> None:
+    world.update_state(stopped=True)
+
+
+def _forget(step: Step, world: World) -> None:
+    container = world.container(step.subject)
+    if container is not None and container.state == "running":
+        raise Refused(f"release {step.subject} runs, so it is not forgotten")
+    release = world.store.releases().get(step.subject)
+    if release is None:
+        return
+    if container is not None and release.kind == "engine":
+        world.daemon.remove(container.id)
+    state = world.store.state()
+    world.update_state(snapshots={name: of for name, of in state.snapshots.items() if of != step.subject})
+    world.store.forget(step.subject)
+    world.daemon.untag(":".join(image_tag(world.site, step.subject)))
+    used = {other.deployment.cache_volume for other in world.store.releases().values()}
+    if release.kind == "engine" and release.deployment.cache_volume not in used:
+        world.daemon.remove_volume(release.deployment.cache_volume)
+
+
+STEPS: dict[Verb, Callable[[Step, World], None]] = {
+    Verb.WRITE: _write,
+    Verb.ADOPT: _adopt,
+    Verb.NAME: _name,
+    Verb.STOP: _stop,
+    Verb.START: _start,
+    Verb.AWAIT: _await,
+    Verb.PROBE: _probe,
+    Verb.SERVE: _serve,
+    Verb.COMPANIONS: _companions,
+    Verb.REMOVE: _remove,
+    Verb.DISCARD: _discard,
+    Verb.IDLE: _idle,
+    Verb.FORGET: _forget,
+}

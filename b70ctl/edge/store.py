@@ -1,0 +1,232 @@
+"""A site's own memory: releases, the state file, the journal; every file is whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from b70ctl.core import journal
+from b70ctl.core.journal import Event, Line, Op
+from b70ctl.core.plan import Plan
+from b70ctl.core.release import Release, State, Verdict
+from b70ctl.errors import B70Error, MachineError, Refused
+
+PARTIAL = ".partial-"
+PROVEN_LOG = "engine.log"
+FAILED_LOG = "failed.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What lies under `.b70ctl` of one site; reading makes nothing, not even the folder."""
+
+    folder: Path
+
+    @property
+    def lock_file(self) -> Path:
+        """The site's lock."""
+        return self.folder / "lock"
+
+    @property
+    def journal_file(self) -> Path:
+        """The journal."""
+        return self.folder / "journal.jsonl"
+
+    def release_folder(self, release: str) -> Path:
+        """Where a release lies."""
+        return self.folder / "releases" / release
+
+    # -- state ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """What the site serves."""
+        raw = _read(self.folder / "state.json")
+        return State.model_validate_json(raw) if raw is not None else State()
+
+    def save_state(self, state: State) -> None:
+        """Replace the state file."""
+        replace(self.folder / "state.json", state.model_dump_json(indent=1))
+
+    # -- releases ---------------------------------------------------------------------------------------------------
+
+    def releases(self) -> dict[str, Release]:
+        """Every whole release, oldest first."""
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for path in (self.folder / "releases").iterdir():
+                raw = None if path.name.startswith(PARTIAL) else _read(path / "release.json")
+                if raw is not None:
+                    found.append(Release.model_validate_json(raw))
+        return {release.id: release for release in sorted(found, key=lambda each: each.number)}
+
+    def release(self, name: str) -> Release:
+        """One release."""
+        raw = _read(self.release_folder(name) / "release.json")
+        if raw is None:
+            raise Refused(f"release {name} is not in {self.folder / 'releases'}", hint="b70ctl history")
+        return Release.model_validate_json(raw)
+
+    @contextlib.contextmanager
+    def writing(self, release: Release) -> Iterator[Path]:
+        """A folder to fill, which becomes the release's own in one step when the block ends without error."""
+        final = self.release_folder(release.id)
+        partial = final.with_name(PARTIAL + final.name)
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            yield partial
+            replace(partial / "deployment.json", release.deployment.canonical())
+            replace(partial / "release.json", release.model_dump_json(indent=1))
+            _sync_tree(partial)
+            partial.rename(final)
+            _sync(final.parent)
+        except BaseException as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise MachineError(f"{final} cannot be written: {error.strerror}", hint="df -h") from error
+            raise
+
+    def forget(self, release: str) -> None:
+        """Remove a release's folder; half-removed it is not a release any more."""
+        final = self.release_folder(release)
+        partial = final.with_name(PARTIAL + final.name)
+        with contextlib.suppress(FileNotFoundError):
+            final.rename(partial)
+        shutil.rmtree(partial, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what a cut-off command left half written."""
+        with contextlib.suppress(FileNotFoundError):
+            for path in (self.folder / "releases").iterdir():
+                if path.name.startswith(PARTIAL):
+                    shutil.rmtree(path, ignore_errors=True)
+        for path in self.folder.glob("*.new"):
+            path.unlink(missing_ok=True)
+
+    def verdict(self, release: str) -> Verdict | None:
+        """What became of a release, when it was ever started."""
+        raw = _read(self.release_folder(release) / "verdict.json")
+        return Verdict.model_validate_json(raw) if raw is not None else None
+
+    def save_verdict(self, release: str, verdict: Verdict) -> None:
+        """Record what became of a release."""
+        replace(self.release_folder(release) / "verdict.json", verdict.model_dump_json(indent=1))
+
+    def keep_log(self, release: str, name: str, text: str) -> None:
+        """Keep the engine's log with its release."""
+        replace(self.release_folder(release) / name, text)
+
+    # -- journal ----------------------------------------------------------------------------------------------------
+
+    def ops(self) -> list[Op]:
+        """Every command that changed something, oldest first."""
+        raw = _read(self.journal_file)
+        return journal.ops(journal.parse(raw or ""))
+
+    def served(self) -> list[str]:
+        """Releases in the order in which they came to serve."""
+        return [
+            op.plan.wanted for op in self.ops() if op.plan.wanted and op.end and op.end.result in ("done", "finished")
+        ]
+
+    def begin(self, plan: Plan, by: str) -> Journal:
+        """Open the journal for one command."""
+        known = self.ops()
+        number = known[-1].number + 1 if known else 1
+        book = Journal(self, number)
+        book.write(Event.BEGIN, plan=plan, by=by)
+        return book
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """One command's lines."""
+
+    store: Store
+    op: int
+
+    def write(self, event: Event, **fields: Any) -> None:
+        """Append one line and make sure that it is on the disk."""
+        line = Line(op=self.op, at=now(), event=event, **fields)
+        append(self.store.journal_file, line.model_dump_json(exclude_none=True))
+
+
+def now() -> str:
+    """The time, as the journal writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def replace(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file so that a reader sees the old one or the new one, and never half of one."""
+    fresh = path.with_name(path.name + ".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+
+
+def append(path: Path, line: str) -> None:
+    """Add one line; a line that a crash left open is closed first, so that it spoils no other."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end:
+                file.seek(end - 1)
+                line = line if file.read(1) == b"\n" else "\n" + line
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file's mapping; None where there is no such file."""
+    raw = _read(path)
+    try:
+        found: Mapping[str, Any] | None = json.loads(raw) if raw is not None else None
+    except ValueError as error:
+        raise B70Error(f"{path} is damaged: {error}", hint=f"mv {path} {path}.damaged") from error
+    return dict(found) if found is not None else None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MachineError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            _sync(path)
+    _sync(folder)

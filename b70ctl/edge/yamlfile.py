@@ -1,0 +1,161 @@
+"""The only file that reads YAML: bounded, with line numbers, and without YAML 1.1's surprises."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from b70ctl.core.inherit import kind_of
+from b70ctl.errors import UsageError
+
+MOST_BYTES = 1_000_000
+MOST_ALIASES = 100
+MOST_DEPTH = 50
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Core(Loader):  # type: ignore[misc]
+    """YAML 1.2's core types: `no` is text, `1e3` a number, a date is text."""
+
+
+_Core.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    ("merge", r"<<", "<"),
+):
+    _Core.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), list(_first))
+
+
+def _int(loader: Any, node: Any) -> int:
+    text = loader.construct_scalar(node)
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+_Core.add_constructor("tag:yaml.org,2002:int", _int)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML file's data, and the line on which each value stands."""
+
+    name: str
+    data: dict[str, Any]
+    lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
+
+    def line(self, path: tuple[str | int, ...]) -> int | None:
+        """The line of the value at `path`, or of the closest thing around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+    def at(self, path: tuple[str | int, ...]) -> str:
+        """`file:line` for messages."""
+        line = self.line(path)
+        return f"{self.name}:{line}" if line else self.name
+
+
+def read(path: Path) -> Document:
+    """The mapping in a YAML file; UsageError with file and line for anything else."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} has {path.stat().st_size:,} bytes; more than {MOST_BYTES:,} are not read")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes | str, name: str) -> Document:
+    """The mapping in YAML text."""
+    text = _decoded(raw, name)
+    try:
+        _bounded(text, name)
+        node = yaml.compose(text, Loader=_Core)
+        if node is None:
+            return Document(name, {})
+        lines: dict[tuple[str | int, ...], int] = {}
+        _walk(node, (), lines, name)
+        data = yaml.load(text, Loader=_Core)  # noqa: S506 - a safe loader with fewer types
+    except yaml.YAMLError as error:
+        raise UsageError(_said(error, name)) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name}: {error}") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{name} is {kind_of(data)}, not a mapping of keys to values")
+    return Document(name, data, lines)
+
+
+def value(text: str) -> Any:
+    """One YAML value, as given to `--set`."""
+    return parse("value: " + text if "\n" not in text else "value:\n" + text, "--set").data.get("value")
+
+
+def dump(data: Any) -> str:
+    """Data as YAML for people to read, in the order it is in."""
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def _decoded(raw: bytes | str, name: str) -> str:
+    if isinstance(raw, str):
+        return raw
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"{name}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8", hint=f"iconv -t UTF-8 {name}"
+        ) from error
+
+
+def _bounded(text: str, name: str) -> None:
+    """Refuse before anything is built: a small file with nested aliases can grow without end."""
+    aliases = depth = 0
+    for event in yaml.parse(text, Loader=_Core):
+        if isinstance(event, yaml.AliasEvent):
+            aliases += 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if aliases > MOST_ALIASES or depth > MOST_DEPTH:
+            raise UsageError(f"{name}: more than {MOST_ALIASES} aliases or {MOST_DEPTH} levels are not read")
+    if "\x00" in text:
+        raise UsageError(f"{name} contains a NUL character")
+
+
+def _walk(node: Any, path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int], name: str) -> None:
+    if len(lines) > MOST_BYTES // 10:
+        raise UsageError(f"{name}: its aliases grow to more than {MOST_BYTES // 10:,} values")
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, child in node.value:
+            word = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            if word in seen:
+                raise UsageError(f"{name}:{key.start_mark.line + 1}: `{word}` stands here twice")
+            seen.add(word)
+            lines[(*path, word)] = key.start_mark.line + 1
+            _walk(child, (*path, word), lines, name)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, child in enumerate(node.value):
+            _walk(child, (*path, number), lines, name)
+
+
+def _said(error: yaml.YAMLError, name: str) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{name}:{mark.line + 1}: {problem}" if mark else f"{name}: {problem}"
