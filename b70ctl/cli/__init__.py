@@ -78,6 +78,14 @@ class Lazy(TyperGroup):
             # whoever read our output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(int(Exit.FAILED)) from None
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except Exception as error:
+            if os.environ.get("B70CTL_DEBUG"):
+                raise
+            again = f"B70CTL_DEBUG=1 b70ctl {' '.join(sys.argv[1:])}, and report what it prints"
+            _say(B70Error(f"unexpected {type(error).__name__}: {error}; this is a fault of b70ctl", hint=again))
+            raise typer.Exit(int(Exit.FAILED)) from None
 
 
 def load(name: str) -> Any:
@@ -115,8 +123,8 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback(
-    help="Serve models with vLLM on Intel Arc Pro B70 cards: switch the live one, prove that it answers, go back when it "
-    "does not.\n\nStart with `b70ctl init`, then `b70ctl profiles list` and `b70ctl switch PROFILE`."
+    help="Serve models with vLLM on Intel Arc Pro B70 cards: switch the live one, prove that it answers, go back when "
+    "it does not.\n\nStart with `b70ctl init`, then `b70ctl profiles list` and `b70ctl switch PROFILE`."
 )
 def root(
     ctx: typer.Context,

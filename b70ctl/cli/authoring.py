@@ -9,7 +9,7 @@ import typer
 
 from b70ctl.cli import options
 from b70ctl.cli.here import Here, sets
-from b70ctl.cli.linting import show_findings
+from b70ctl.cli.linting import show_errors
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
 from b70ctl.edge.preparing import Wanted, Workshop
@@ -107,12 +107,12 @@ def _render(
     """Render one profile; False when it has an error, told already."""
     try:
         wanted = workshop.wanted(name, given, port=port, drop=True)
-        errors = show_findings(here, workshop, wanted, quiet=not check)
+        errors = show_errors(here, wanted)
         text = workshop.text(wanted.deployment, release_id(0, name, wanted.deployment.digest), PREVIEW)
     except B70Error as error:
         if not many:
             raise
-        here.console.error(error)
+        here.console.error(type(error)(f"{name}: {error.what}", hint=error.hint))
         return False
     if errors and not many:
         raise Refused(f"profile `{name}` has {errors} error(s)", hint=f"b70ctl profiles lint {name}")

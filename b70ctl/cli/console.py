@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
 
@@ -27,7 +27,8 @@ class Console:
 
     json: bool = False
     _status: Any = None
-    _told: float = field(default_factory=time.monotonic)
+    _told: float = 0.0
+    _stage: str = ""
 
     # -- data -------------------------------------------------------------------------------------------------------
 
@@ -102,7 +103,8 @@ class Console:
         for step in plan.steps:
             name = f" as {step.name}" if step.name else ""
             self.say(f"  {step.verb:<10} {step.subject}{name}  ({step.because})")
-        self.say("way back, if it fails:")
+        if plan.undo:
+            self.say("way back, if it fails:")
         for step in plan.undo:
             self.say(f"  {step.verb:<10} {step.subject}  ({step.because})")
 
@@ -121,8 +123,7 @@ class Console:
                     f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {_bold('failed', sys.stderr)}: {why}"
                 )
             case Booting(release, stage, seconds, part):
-                of = f" {part[0]}/{part[1]}" if part else ""
-                self._boot(f"{release}: {stage}{of}", seconds)
+                self._boot(release, stage, part, seconds)
             case Probed(_, probe, passed, detail):
                 self.say(f"  {probe:<12} {MARKS[passed]:<9} {detail}")
             case Note(text):
@@ -150,11 +151,13 @@ class Console:
             with contextlib.suppress(OSError):
                 self._status.start()
 
-    def _boot(self, text: str, seconds: float) -> None:
+    def _boot(self, release: str, stage: str, part: tuple[int, int] | None, seconds: float) -> None:
+        of = f" {part[0]}/{part[1]}" if part else ""
         if self._status is not None:
-            self._progress(f"{text}  {_seconds(seconds)}")
-        else:
-            self.say(f"  {text}  {_seconds(seconds)}")
+            self._progress(f"{release}: {stage}{of}  {_seconds(seconds)}")
+        elif stage != self._stage or time.monotonic() - self._told > HEARTBEAT:
+            self._stage, self._told = stage, time.monotonic()
+            self.say(f"  {release}: {stage}{of}  {_seconds(seconds)}")
 
     def _quiet(self) -> None:
         if self._status is not None:

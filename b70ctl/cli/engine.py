@@ -8,6 +8,7 @@ import typer
 
 from b70ctl.cli import options
 from b70ctl.cli.here import Here
+from b70ctl.cli.plans import show
 from b70ctl.core.plan import Plan, plan_restart, plan_start, plan_stop
 from b70ctl.errors import Refused
 
@@ -20,7 +21,7 @@ def stop(
     Example: b70ctl stop --yes
     """
     here = Here(ctx, json=json)
-    _run(here, plan_stop, "stop the engine?", yes=yes, dry_run=dry_run)
+    _run(here, plan_stop, "stop the engine?", yes=yes, dry_run=dry_run, json=json)
 
 
 def start(ctx: typer.Context, dry_run: options.DryRun = False, json: options.Json = False) -> None:
@@ -29,7 +30,7 @@ def start(ctx: typer.Context, dry_run: options.DryRun = False, json: options.Jso
     Example: b70ctl start
     """
     here = Here(ctx, json=json)
-    _run(here, plan_start, "", yes=True, dry_run=dry_run)
+    _run(here, plan_start, "", yes=True, dry_run=dry_run, json=json)
 
 
 def restart(
@@ -40,7 +41,7 @@ def restart(
     Example: b70ctl restart --yes
     """
     here = Here(ctx, json=json)
-    _run(here, plan_restart, "restart the engine?", yes=yes, dry_run=dry_run)
+    _run(here, plan_restart, "restart the engine?", yes=yes, dry_run=dry_run, json=json)
 
 
 def recover(ctx: typer.Context, json: options.Json = False) -> None:
@@ -64,9 +65,9 @@ def _serving(here: Here) -> str:
     return str(state.serving)
 
 
-def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool) -> None:
+def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool, json: bool) -> None:
     if dry_run:
-        here.console.plan(planner(_serving(here)))
+        show(here, planner(_serving(here)), json=json)
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:

@@ -9,6 +9,7 @@ import typer
 
 from b70ctl.cli import options
 from b70ctl.cli.here import Here
+from b70ctl.cli.plans import show
 from b70ctl.core.history import prunable
 from b70ctl.core.plan import plan_prune, plan_snapshot
 from b70ctl.errors import Refused, UsageError
@@ -67,7 +68,7 @@ def prune(
     """
     here = Here(ctx, json=json)
     if dry_run:
-        here.console.plan(plan_prune(_old(here)))
+        show(here, plan_prune(_old(here)), json=json)
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:

@@ -26,7 +26,10 @@ def status(ctx: typer.Context, json: options.Json = False) -> None:
     if json:
         here.console.data(found)
         return
-    rows = [(key, _said(value)) for key, value in found.items() if value not in (None, [], {})]
+    found["boot"] = (
+        "; ".join(boot_lines(here.store, here.store.release(found["serving"]))) if found.get("boot") else None
+    )
+    rows = [(key, _said(value)) for key, value in found.items() if value not in (None, "", [], {})]
     width = max(len(key) for key, _ in rows)
     for key, value in rows:
         here.console.text(f"{key.replace('_', ' '):<{width}}  {value}")
@@ -46,6 +49,8 @@ def _status(here: Here) -> dict[str, Any]:
         "busy": busy,
         "unfinished": None if op is None or busy else f"{op.begin.by} ({op.begin.at}); `b70ctl recover` ends it",
     }
+    if damaged := store.book().damaged:
+        found["journal"] = f"lines {', '.join(map(str, damaged))} of {store.journal_file} cannot be read"
     kept = store.releases()
     if state.serving in kept:
         found |= _about(here, kept[state.serving])
@@ -103,7 +108,7 @@ def _engine(here: Here, release: Release) -> dict[str, Any]:
 
 def _said(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_said(item)}" for key, item in value.items() if key != "notices")
+        return ", ".join(f"{key} {_said(item)}" for key, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
@@ -223,8 +228,8 @@ def boot_lines(store: Store, release: Release) -> list[str]:
         return []
     boot = BootFacts.from_dict(verdict.boot)
     told = [f"KV cache {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
-            f"{boot.max_concurrency}x at {boot.concurrency_length:,} tokens" if boot.max_concurrency and boot.concurrency_length else "",
-            f"{boot.attention_backend} attention" if boot.attention_backend else "",
+            f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
+            f"{boot.attention_backend} backend" if boot.attention_backend else "",
             f"weights {boot.weights_gib} GiB" if boot.weights_gib else ""]  # fmt: skip
     lines = [", ".join(fact for fact in told if fact)] if any(told) else []
     earlier = _earlier(store, release)

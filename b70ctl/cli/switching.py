@@ -8,6 +8,7 @@ import typer
 
 from b70ctl.cli import options
 from b70ctl.cli.here import Change, Here, is_root, sets
+from b70ctl.cli.plans import show
 from b70ctl.core.deployment import changes
 from b70ctl.core.history import before, meant
 from b70ctl.core.plan import Plan, plan_switch
@@ -38,7 +39,7 @@ def switch(
     """
     here = Here(ctx, json=json)
     if dry_run:
-        here.console.plan(_plan(here, profile, sets(set_), port, allow_status, adopt))
+        show(here, _plan(here, profile, sets(set_), port, allow_status, adopt), json=json)
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
@@ -158,7 +159,7 @@ def rollback(
     """
     here = Here(ctx, json=json)
     if dry_run:
-        here.console.plan(_rollback_plan(here, name, here.observe()))
+        show(here, _rollback_plan(here, name, here.observe()), json=json)
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
@@ -220,22 +221,9 @@ def plan(
     """
     here = Here(ctx)
     found = _plan(here, profile, sets(set_), port, allow_status, None)
-    if json:
-        here.console.data(found.model_dump(mode="json"))
-    elif found.steps:
-        here.console.text(describe(found))
-    else:
-        here.console.text(f"{found.incumbent} serves this already; nothing would change")
+    show(here, found, json=json)
     if exit_code and found.steps:
         raise typer.Exit(int(Exit.DIFFERENT))
-
-
-def describe(found: Plan) -> str:
-    """A plan as text for a person."""
-    lines = [f"{change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in found.changes]
-    steps = [str(step) for step in found.steps]
-    undo = [str(step) for step in found.undo]
-    return "\n".join([*lines, *([""] if lines else []), *steps, "", "way back, if it fails:", *undo])
 
 
 def _plan(

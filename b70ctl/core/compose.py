@@ -169,3 +169,17 @@ def missing(wanted: Mapping[str, Any], found: object, where: str = "") -> list[s
         elif found[key] != value:
             faults.append(f"{path} is {found[key]!r}, not {value!r}")
     return faults
+
+
+def literal(value: Any) -> Any:
+    """A value of the rendered text as Compose gives it on: `$$` is one `$`.
+
+    A `$` on its own would be read as a variable, which is never meant; it comes back as `${…}`, equal to nothing.
+    """
+    if isinstance(value, str):
+        return "${…}" if "$" in value.replace("$$", "") else value.replace("$$", "$")
+    if isinstance(value, list):
+        return [literal(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: literal(item) for key, item in value.items()}
+    return value

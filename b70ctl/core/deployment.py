@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -121,8 +122,9 @@ class Deployment(Value):
         return self.shutdown_timeout + STOP_MARGIN
 
 
+SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 SHOWN = (
-    ("image", "image"), ("vllm", "vLLM"), ("argv", "command"), ("env", "environment"), ("secrets", "secrets"),
+    ("image_ref", "image"), ("image", "image identity"), ("vllm", "vLLM"), ("argv", "command"), ("env", "environment"), ("secrets", "secrets"),
     ("patches", "patches"), ("mounts", "mounts"), ("address", "address"), ("cards", "cards"), ("devices", "devices"),
     ("groups", "groups"), ("shm_size", "shared memory"), ("ipc", "ipc"), ("ulimits", "limits"),
     ("cap_add", "capabilities"), ("entrypoint", "entrypoint"), ("probes", "probes"), ("boot", "boot limits"),
@@ -133,8 +135,8 @@ class Change(Value):
     """One difference between what runs and what is wanted."""
 
     what: str
-    before: str | None
-    after: str | None
+    before: str | None = None
+    after: str | None = None
 
 
 def changes(before: Deployment | None, after: Deployment) -> tuple[Change, ...]:
@@ -184,4 +186,4 @@ def _text(value: object) -> str | None:
         return ", ".join(f"{key}={item}" for key, item in value.model_dump(exclude_defaults=True).items()) or "defaults"
     if isinstance(value, tuple):
         return " ".join(":".join(item) if isinstance(item, tuple) else str(_text(item)) for item in value) or "none"
-    return str(value)
+    return SHA256.sub(lambda found: found[0][:19] + "…", str(value)).replace("\n", "; ")

@@ -38,19 +38,32 @@ class Line(Value):
     """end: done, rolled-back, failed, unproven, interrupted, recovered."""
 
 
-def parse(text: str) -> list[Line]:
-    """Every whole line; a last line that a crash cut off is not there.
+class Book(Value):
+    """A journal as it was read."""
 
-    A line in the middle that cannot be read is passed over as well: a journal that refuses to be read would keep
-    its owner from the way back.
-    """
-    lines = []
-    for raw in text.splitlines():
+    lines: tuple[Line, ...] = ()
+    damaged: tuple[int, ...] = ()
+    """Numbers of the lines that cannot be read; a last line that a crash cut off is not one of them."""
+
+    @property
+    def next_op(self) -> int:
+        """A number that no command has had."""
+        return max((line.op for line in self.lines), default=0) + 1
+
+
+def parse(text: str) -> Book:
+    """Every line that can be read; one that cannot is named, and does not keep its owner from the way back."""
+    lines: list[Line] = []
+    damaged: list[int] = []
+    written = text.split("\n")
+    for number, raw in enumerate(written, start=1):
+        if not raw.strip():
+            continue
         try:
             lines.append(Line.model_validate(json.loads(raw)))
         except ValueError:
-            continue
-    return lines
+            damaged += [number] if number < len(written) else []
+    return Book(lines=tuple(lines), damaged=tuple(damaged))
 
 
 class Op(Value):

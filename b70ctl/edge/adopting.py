@@ -18,7 +18,7 @@ from b70ctl.errors import EngineError, Refused
 
 
 def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command: str, keys: dict[str, str]) -> Release:
-    """The release that stands for a running container; Refused unless it answers now, for it must when it comes back."""
+    """The release that stands for a running container; Refused unless it answers now, as it must later."""
     about = daemon.inspect(name)
     if about is None:
         raise Refused(f"there is no container `{name}` to adopt", hint="docker ps")

@@ -18,6 +18,8 @@ from b70ctl.edge.endpoint import Endpoint
 from b70ctl.errors import DaemonError, EngineError
 
 TICK = 0.1
+PULSE = 1.0
+"""Seconds between two reports of a boot that says nothing new."""
 LOOK = 0.5
 """Seconds between two looks at the container."""
 DAEMON_PATIENCE = 90.0
@@ -77,12 +79,15 @@ class _Watch:
     heard: float = field(default_factory=time.monotonic)
     looked: float = 0.0
     daemon_seen: float = field(default_factory=time.monotonic)
+    told: float = 0.0
 
     def until_serving(self) -> BootFacts:
         reader = LogReader(self.daemon, self.container, self._started())
         while True:
             reader.ensure()
             self._hear(reader)
+            if time.monotonic() - self.told > PULSE:
+                self._report()
             if self.endpoint.healthy():
                 self._check_names()
                 self._hear(reader, patience=0.3)
@@ -109,7 +114,8 @@ class _Watch:
                 return
 
     def _report(self) -> None:
-        seconds = time.monotonic() - self.begun
+        self.told = time.monotonic()
+        seconds = self.told - self.begun
         self.tell(Booting(self.release.id, str(self.log.stage), seconds, self.log.progress))
 
     def _check_names(self) -> None:

@@ -115,7 +115,7 @@ class Workshop:
         wanted = compose.document(deployment, release, key)
         text = compose.render(template, wanted)
         try:
-            found = yamlfile.parse(text, f"the rendered {deployment.template} template").data
+            found = compose.literal(yamlfile.parse(text, f"the rendered {deployment.template} template").data)
         except UsageError as error:
             raise UsageError(f"{error.what} ({origin} template)") from error
         faults = compose.missing(wanted, found)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from b70ctl.core import journal
-from b70ctl.core.journal import Event, Line, Op
+from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Release, State, Verdict
 from b70ctl.errors import B70Error, MachineError, Refused
@@ -127,8 +127,11 @@ class Store:
 
     def ops(self) -> list[Op]:
         """Every command that changed something, oldest first."""
-        raw = _read(self.journal_file)
-        return journal.ops(journal.parse(raw or ""))
+        return journal.ops(self.book().lines)
+
+    def book(self) -> Book:
+        """The journal, line by line."""
+        return journal.parse(_read(self.journal_file) or "")
 
     def served(self) -> list[str]:
         """Releases in the order in which they came to serve."""
@@ -138,9 +141,7 @@ class Store:
 
     def begin(self, plan: Plan, by: str) -> Journal:
         """Open the journal for one command."""
-        known = self.ops()
-        number = known[-1].number + 1 if known else 1
-        book = Journal(self, number)
+        book = Journal(self, self.book().next_op)
         book.write(Event.BEGIN, plan=plan, by=by)
         return book
 
