@@ -132,6 +132,8 @@ class Console:
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
         """Let progress rewrite one line, where stderr is a terminal that can."""
+        global _busy
+        _busy = True
         try:
             if _can_rewrite():
                 from rich.console import Console as Rich
@@ -142,6 +144,7 @@ class Console:
         finally:
             self._quiet()
             self._status = None
+            _busy = False
 
     def _progress(self, text: str) -> None:
         if self._status is not None:
@@ -165,6 +168,10 @@ class Console:
                 self._status.stop()
 
 
+_busy = False
+"""Whether something is being changed, which a reader that goes away must not stop."""
+
+
 @cache
 def console() -> Console:
     """The one console of this process."""
@@ -186,10 +193,10 @@ def _write(stream: TextIO, text: str, end: str = "\n") -> None:
             text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"), end=end, file=stream
         )
         stream.flush()
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass  # the terminal is gone; what is being done matters more than telling it
+    except OSError as error:
+        # talk that nobody hears does not matter, what is being done does; data that nobody reads need not go on
+        if stream is sys.stdout and isinstance(error, BrokenPipeError) and not _busy:
+            raise
 
 
 def _bold(text: str, stream: TextIO) -> str:
