@@ -26,9 +26,8 @@ def status(ctx: typer.Context, json: options.Json = False) -> None:
     if json:
         here.console.data(found)
         return
-    found["boot"] = (
-        "; ".join(boot_lines(here.store, here.store.release(found["serving"]))) if found.get("boot") else None
-    )
+    if found.get("boot"):
+        found["boot"] = "; ".join(boot_lines(here.store, here.store.release(found["serving"])))
     rows = [(key, _said(value)) for key, value in found.items() if value not in (None, "", [], {})]
     width = max(len(key) for key, _ in rows)
     for key, value in rows:

@@ -123,12 +123,27 @@ class Deployment(Value):
 
 
 SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
-SHOWN = (
-    ("image_ref", "image"), ("image", "image identity"), ("vllm", "vLLM"), ("argv", "command"), ("env", "environment"), ("secrets", "secrets"),
-    ("patches", "patches"), ("mounts", "mounts"), ("address", "address"), ("cards", "cards"), ("devices", "devices"),
-    ("groups", "groups"), ("shm_size", "shared memory"), ("ipc", "ipc"), ("ulimits", "limits"),
-    ("cap_add", "capabilities"), ("entrypoint", "entrypoint"), ("probes", "probes"), ("boot", "boot limits"),
-)  # fmt: skip
+SHOWN = {
+    "image_ref": "image",
+    "image": "image identity",
+    "vllm": "vLLM",
+    "argv": "command",
+    "env": "environment",
+    "secrets": "secrets",
+    "patches": "patches",
+    "mounts": "mounts",
+    "address": "address",
+    "cards": "cards",
+    "devices": "devices",
+    "groups": "groups",
+    "shm_size": "shared memory",
+    "ipc": "ipc",
+    "ulimits": "limits",
+    "cap_add": "capabilities",
+    "entrypoint": "entrypoint",
+    "probes": "probes",
+    "boot": "boot limits",
+}
 
 
 class Change(Value):
@@ -144,7 +159,7 @@ def changes(before: Deployment | None, after: Deployment) -> tuple[Change, ...]:
     if before is None:
         return ()
     found: list[Change] = []
-    for field, label in SHOWN:
+    for field, label in SHOWN.items():
         old, new = getattr(before, field), getattr(after, field)
         if old == new:
             continue
