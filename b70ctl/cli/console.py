@@ -65,6 +65,11 @@ class Console:
         self._quiet()
         _write(sys.stderr, f"{_bold('warning:', sys.stderr)} {text}")
 
+    def shout(self, text: str) -> None:
+        """A line from inside a signal handler, which may have interrupted another line."""
+        with contextlib.suppress(OSError):
+            os.write(2, f"\n{text}\n".encode())
+
     def error(self, error: B70Error) -> None:
         """What happened, with its values, and what to type next."""
         self._quiet()

@@ -81,7 +81,7 @@ class Here:
         with contextlib.ExitStack() as stack:
             folder = self.store.folder
             lock = stack.enter_context(locked(self.store.lock_file, f"site {self.site_root}", command, now()))
-            interrupts = Interrupts(terminal=can_ask(), warn=self.console.warn)
+            interrupts = Interrupts(terminal=can_ask(), warn=self.console.shout)
             change = Change(here=self, command=command, folder=folder, interrupts=interrupts, stack=stack, holds=[lock])
             stack.enter_context(interrupts.watched())
             stack.enter_context(self.console.live())
@@ -89,7 +89,7 @@ class Here:
             change.recovered = recover(change.world, interrupts)
             if change.recovered:
                 self.console.say(change.recovered)
-            interrupts.undoing = False
+            interrupts.working = interrupts.undoing = False
             yield change
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from b70ctl.cli.here import Here
 from b70ctl.core.lint import Finding, FlagTable, lint
 from b70ctl.edge.preparing import Wanted
+from b70ctl.errors import B70Error, Refused
 
 
 def findings(here: Here, wanted: Wanted) -> tuple[Finding, ...]:
@@ -20,6 +21,12 @@ def show_errors(here: Here, wanted: Wanted) -> int:
     for finding in errors:
         here.console.say(line(wanted.deployment.profile, finding))
     return len(errors)
+
+
+def refusals(here: Here, wanted: Wanted) -> list[B70Error]:
+    """What the rules say cannot work, as errors that stop a switch."""
+    errors = [each for each in findings(here, wanted) if each.severity == "error"]
+    return [Refused(f"{each.where}: {each.message} [{each.rule}]", hint=each.hint) for each in errors]
 
 
 def line(profile: str, finding: Finding) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from b70ctl.cli import options
 from b70ctl.cli.here import Change, Here, is_root, sets
+from b70ctl.cli.linting import refusals
 from b70ctl.cli.plans import show
 from b70ctl.core.deployment import changes
 from b70ctl.core.history import before, meant
@@ -101,7 +102,7 @@ def _preflight(here: Here, wanted: Wanted, incumbent: Release | None, observed: 
     leaving |= {incumbent.container} if incumbent and incumbent.container else set()
     host = here.workshop(docker=True).host
     seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving, root=is_root())
-    found = faults(wanted.deployment, wanted.written.profile, seen)
+    found = [*faults(wanted.deployment, wanted.written.profile, seen), *refusals(here, wanted)]
     if found:
         raise refusal(found)
 
@@ -140,6 +141,9 @@ def _report(here: Here, plan: Plan) -> None:
     for line in boot_lines(here.store, release):
         here.console.say(f"  {line}")
     address = release.deployment.address
+    if here.console.json:
+        here.console.data({"event": "serving", "release": release.id, "models": release.deployment.served_names,
+                           "url": f"{address.url}/v1"})  # fmt: skip
     here.console.say(f"{release.id} serves {', '.join(release.deployment.served_names)} at {address.url}/v1")
 
 

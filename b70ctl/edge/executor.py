@@ -26,6 +26,7 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
     """
     with interrupts.shielded():
         book = world.store.begin(plan, by)
+        interrupts.begin()
     world.op = book.op
     begun = 0
     late: list[str] = []

@@ -24,6 +24,8 @@ class Interrupts:
 
     terminal: bool
     warn: Callable[[str], None]
+    working: bool = False
+    """Whether a plan was begun: before that there is nothing to undo, and one Ctrl-C is enough."""
     undoing: bool = False
     _count: int = 0
     _shields: int = 0
@@ -52,9 +54,13 @@ class Interrupts:
             self._pending = False
             raise Interrupted("interrupted")
 
+    def begin(self) -> None:
+        """From here on there is something to undo."""
+        self.working, self.undoing, self._count = True, False, 0
+
     def begin_undo(self) -> None:
         """From here on only another Ctrl-C stops the work."""
-        self.undoing = True
+        self.working = self.undoing = True
         self._count = 0
         self._pending = False
 
@@ -67,7 +73,7 @@ class Interrupts:
             if self._count == 1 and self.terminal:
                 self.warn("going back; Ctrl-C once more stops waiting and leaves the rest to `b70ctl recover`")
                 return
-        elif number == signal.SIGINT and self.terminal and self._count == 1:
+        elif number == signal.SIGINT and self.working and self.terminal and self._count == 1:
             self.warn("Ctrl-C again undoes what was begun and goes back to what served; nothing is lost by waiting")
             return
         if self._shields:
