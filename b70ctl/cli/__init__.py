@@ -36,7 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "prune": Entry("keeping", SERVE, "Forget old releases, their images' names and their caches."),
     "status": Entry("looking", LOOK, "Show what serves, and whether it does."),
     "logs": Entry("looking", LOOK, "Show the engine's log, or that of an earlier release."),
-    "history": Entry("looking", LOOK, "Show what served when, why it changed, and how it booted."),
+    "history": Entry("past", LOOK, "Show what served when, why it changed, and how it booted."),
     "plan": Entry("switching", LOOK, "Show what a switch would change, step by step, and the way back."),
     "init": Entry("authoring", WRITE, "Make a site: the directory that owns one engine."),
     "render": Entry("authoring", WRITE, "Write the Compose file of a profile; `--all --check` for CI."),

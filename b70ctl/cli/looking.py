@@ -1,4 +1,4 @@
-"""status, logs and history: what is and what was; they change nothing."""
+"""status and logs: what is; they change nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 from b70ctl.cli import options
 from b70ctl.cli.here import Here
-from b70ctl.core.bootfacts import BootFacts, differences
+from b70ctl.cli.past import boot_lines
 from b70ctl.core.history import before
-from b70ctl.core.journal import Op, unfinished
-from b70ctl.core.release import Release, Verdict
+from b70ctl.core.journal import unfinished
+from b70ctl.core.release import Release
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
 from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
 
@@ -158,88 +158,3 @@ def _kept_log(store: Store, release: str) -> str:
         if path.is_file():
             return path.read_text(encoding="utf-8", errors="replace")
     raise Refused(f"release {release} has no container and no kept log", hint="b70ctl history")
-
-
-def history(
-    ctx: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="Newest commands to show.")] = 20,
-    json: options.Json = False,
-) -> None:
-    """Show what served when, why it changed, and how it booted, oldest first.
-
-    Example: b70ctl history --limit 5
-    """
-    here = Here(ctx)
-    ops = here.store.ops()[-limit:] if here.site_root is not None else []
-    verdicts = {name: here.store.verdict(name) for name in here.store.releases()}
-    if json:
-        here.console.data([_op(op, verdicts) for op in ops])
-        return
-    if not ops:
-        here.console.say("nothing was done at this site yet")
-        return
-    rows = [[op.begin.at, op.plan.command, op.plan.wanted or op.plan.incumbent or "", _result(op), _note(op, verdicts)]
-            for op in ops]  # fmt: skip
-    here.console.rows(["WHEN", "WHAT", "RELEASE", "RESULT", "NOTE"], rows)
-
-
-def _result(op: Op) -> str:
-    return (op.end.result or "?") if op.end else "unfinished"
-
-
-def _note(op: Op, verdicts: dict[str, Verdict | None]) -> str:
-    if op.end and op.end.what:
-        return op.end.what
-    verdict = verdicts.get(op.plan.wanted or "")
-    if verdict is None or verdict.op != op.number:
-        return ""
-    boot = BootFacts.from_dict(verdict.boot)
-    facts = [
-        f"up in {verdict.seconds:.0f} s" if verdict.seconds else "",
-        f"KV {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
-        f"{boot.max_concurrency}x" if boot.max_concurrency else "",
-        boot.attention_backend or "",
-    ]
-    return ", ".join(fact for fact in facts if fact)
-
-
-def _op(op: Op, verdicts: dict[str, Verdict | None]) -> dict[str, Any]:
-    verdict = verdicts.get(op.plan.wanted or "")
-    return {
-        "op": op.number,
-        "at": op.begin.at,
-        "by": op.begin.by,
-        "command": op.plan.command,
-        "release": op.plan.wanted,
-        "before": op.plan.incumbent,
-        "result": _result(op),
-        "note": op.end.what if op.end else None,
-        "failures": list(op.failures),
-        "changes": [change.model_dump() for change in op.plan.changes],
-        "verdict": verdict.model_dump(mode="json", exclude={"answers"}) if verdict else None,
-    }
-
-
-def boot_lines(store: Store, release: Release) -> list[str]:
-    """What the boot told, and what of it changed since the last proven release of the same profile."""
-    verdict = store.verdict(release.id)
-    if verdict is None or not verdict.boot:
-        return []
-    boot = BootFacts.from_dict(verdict.boot)
-    told = [f"KV cache {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
-            f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
-            f"{boot.attention_backend} backend" if boot.attention_backend else "",
-            f"weights {boot.weights_gib} GiB" if boot.weights_gib else ""]  # fmt: skip
-    lines = [", ".join(fact for fact in told if fact)] if any(told) else []
-    earlier = _earlier(store, release)
-    changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
-    return [*lines, *(f"since the last {release.profile}: {line}" for line in changed)]
-
-
-def _earlier(store: Store, release: Release) -> Verdict | None:
-    for other in reversed(list(store.releases().values())):
-        if other.profile == release.profile and other.number < release.number:
-            verdict = store.verdict(other.id)
-            if verdict and verdict.state == "proven":
-                return verdict
-    return None

@@ -135,7 +135,7 @@ def _switch_plan(
 
 
 def _report(here: Here, plan: Plan) -> None:
-    from b70ctl.cli.looking import boot_lines
+    from b70ctl.cli.past import boot_lines
 
     release = here.store.release(str(plan.wanted))
     for line in boot_lines(here.store, release):

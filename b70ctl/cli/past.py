@@ -1,0 +1,116 @@
+"""history: what was, why it changed, and how it booted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from b70ctl.cli import options
+from b70ctl.cli.here import Here
+from b70ctl.core.bootfacts import BootFacts, differences
+from b70ctl.core.journal import Op
+from b70ctl.core.release import Release, Verdict
+from b70ctl.edge.store import Store
+
+
+def history(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="Newest commands to show.")] = 20,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The command, each change, the boot.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what served when, why it changed, and how it booted, oldest first.
+
+    Example: b70ctl history --limit 5
+    """
+    here = Here(ctx)
+    ops = here.store.ops()[-limit:] if here.site_root is not None else []
+    verdicts = {name: here.store.verdict(name) for name in here.store.releases()}
+    if json:
+        here.console.data([_op(op, verdicts) for op in ops])
+        return
+    if not ops:
+        here.console.say("nothing was done at this site yet")
+        return
+    if verbose:
+        here.console.text("\n".join(_told(op, verdicts, here.store) for op in ops))
+        return
+    rows = [[op.begin.at, op.plan.command, op.plan.wanted or op.plan.incumbent or "", _result(op), _note(op, verdicts)]
+            for op in ops]  # fmt: skip
+    here.console.rows(["WHEN", "WHAT", "RELEASE", "RESULT", "NOTE"], rows)
+
+
+def _told(op: Op, verdicts: dict[str, Verdict | None], store: Store) -> str:
+    """One command with everything that is known of it."""
+    name = op.plan.wanted or op.plan.incumbent or ""
+    verdict = verdicts.get(name)
+    lines = [f"{op.begin.at}  {op.begin.by}", f"  {op.plan.command} {name}: {_result(op)}"]
+    lines += [f"  {change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in op.plan.changes]
+    lines += [f"  failed: {failure}" for failure in op.failures]
+    if verdict and verdict.op == op.number:
+        lines += [f"  {line}" for line in boot_lines(store, store.release(name))]
+        lines += [f"  probe {each['probe']}: {each['detail']}" for each in verdict.findings if each["passed"] is False]
+    return "\n".join(lines)
+
+
+def _result(op: Op) -> str:
+    return (op.end.result or "?") if op.end else "unfinished"
+
+
+def _note(op: Op, verdicts: dict[str, Verdict | None]) -> str:
+    if op.end and op.end.what:
+        return op.end.what
+    verdict = verdicts.get(op.plan.wanted or "")
+    if verdict is None or verdict.op != op.number:
+        return ""
+    boot = BootFacts.from_dict(verdict.boot)
+    facts = [
+        f"up in {verdict.seconds:.0f} s" if verdict.seconds else "",
+        f"KV {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
+        f"{boot.max_concurrency}x" if boot.max_concurrency else "",
+        boot.attention_backend or "",
+    ]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _op(op: Op, verdicts: dict[str, Verdict | None]) -> dict[str, Any]:
+    verdict = verdicts.get(op.plan.wanted or "")
+    return {
+        "op": op.number,
+        "at": op.begin.at,
+        "by": op.begin.by,
+        "command": op.plan.command,
+        "release": op.plan.wanted,
+        "before": op.plan.incumbent,
+        "result": _result(op),
+        "note": op.end.what if op.end else None,
+        "failures": list(op.failures),
+        "changes": [change.model_dump() for change in op.plan.changes],
+        "verdict": verdict.model_dump(mode="json", exclude={"answers"}) if verdict else None,
+    }
+
+
+def boot_lines(store: Store, release: Release) -> list[str]:
+    """What the boot told, and what of it changed since the last proven release of the same profile."""
+    verdict = store.verdict(release.id)
+    if verdict is None or not verdict.boot:
+        return []
+    boot = BootFacts.from_dict(verdict.boot)
+    told = [f"KV cache {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
+            f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
+            f"{boot.attention_backend} backend" if boot.attention_backend else "",
+            f"weights {boot.weights_gib} GiB" if boot.weights_gib else ""]  # fmt: skip
+    lines = [", ".join(fact for fact in told if fact)] if any(told) else []
+    earlier = _earlier(store, release)
+    changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
+    return [*lines, *(f"since the last {release.profile}: {line}" for line in changed)]
+
+
+def _earlier(store: Store, release: Release) -> Verdict | None:
+    for other in reversed(list(store.releases().values())):
+        if other.profile == release.profile and other.number < release.number:
+            verdict = store.verdict(other.id)
+            if verdict and verdict.state == "proven":
+                return verdict
+    return None
