@@ -10,6 +10,7 @@ import typer
 from b70ctl.cli import options
 from b70ctl.cli.here import Here, sets
 from b70ctl.cli.linting import show_errors
+from b70ctl.cli.profiles import schema_text
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
 from b70ctl.edge.preparing import Wanted, Workshop
@@ -62,6 +63,10 @@ def init(
             (root / folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(f"{root} cannot be made: {error.strerror}") from error
+    replace(root / places.STATE / "site.schema.json", schema_text(site=True))
+    replace(root / places.STATE / "profile.schema.json", schema_text())
+    if not (root / ".gitignore").exists():
+        replace(root / ".gitignore", f"{places.STATE}/\nsecrets/\n")
     replace(file, SITE_TEXT.format(name=name, models=quoted(models).replace("$$", "$")))
     here.console.say(f"{file} is ready")
     here.console.say(f"next: b70ctl --site {root} profiles list")

@@ -96,11 +96,13 @@ def _adopt(change: Change, name: str, number: int) -> Release:
 
 
 def _preflight(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:
+    from b70ctl.edge.companions import companion_files
     from b70ctl.edge.preflight import look
 
     leaving = {item.id for item in observed.containers if incumbent and item.release == incumbent.id}
     leaving |= {incumbent.container} if incumbent and incumbent.container else set()
     host = here.workshop(docker=True).host
+    companion_files(here.catalog.site, here.site_root)
     seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving, root=is_root())
     found = [*faults(wanted.deployment, wanted.written.profile, seen), *refusals(here, wanted)]
     if found:

@@ -19,7 +19,8 @@ STOP_MARGIN = 15
 class Value(BaseModel):
     """A frozen value that is written as JSON and read back equal."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # a release that another version wrote may have keys that this one does not know; it is a way back all the same
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Mount(Value):
@@ -102,8 +103,8 @@ class Deployment(Value):
     speculative: str | None
     draft_limit: int | None = None
     """The draft's own position limit, where its config is at hand; the long probe goes past it."""
-    model_dir: str | None
-    """The host directory that must hold the weights; none for a hub model."""
+    requires: tuple[str, ...]
+    """Host paths that must exist before a start: the weights, the draft."""
     patches: dict[str, str]
     """Each patch with the digest of its definition, so that a changed patch is a changed deployment."""
 

@@ -29,8 +29,6 @@ class Seen:
     port_container: str | None = None
     missing: tuple[str, ...] = ()
     """Host paths that would be mounted and do not exist."""
-    empty_model: str | None = None
-    """A model directory without a config.json."""
     holders: tuple[CardHolder, ...] = ()
 
 
@@ -49,10 +47,6 @@ def faults(deployment: Deployment, profile: Profile, seen: Seen) -> list[B70Erro
             )
         )
     found += [Refused(f"{path} does not exist", hint=_where(path, wheres)) for path in seen.missing]
-    if seen.empty_model:
-        found.append(
-            Refused(f"{seen.empty_model} has no config.json, so it is no model", hint=f"ls {seen.empty_model}")
-        )
     if seen.port_holder:
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
@@ -62,7 +56,8 @@ def faults(deployment: Deployment, profile: Profile, seen: Seen) -> list[B70Erro
 
 
 def _where(path: str, wheres: dict[str, str]) -> str | None:
-    return next((where for what, where in wheres.items() if path.endswith(what)), None)
+    folder = path.removesuffix("/config.json")
+    return next((where for what, where in wheres.items() if folder.endswith(what)), None)
 
 
 def _port(deployment: Deployment, seen: Seen) -> B70Error:

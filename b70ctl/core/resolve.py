@@ -102,7 +102,7 @@ def resolve(request: Request, place: Place, facts: ImageFacts, patches: Mapping[
         tools=profile.engine.tool_call_parser is not None,
         reasoning=profile.engine.reasoning_parser is not None,
         speculative=profile.speculative.method if profile.speculative else None,
-        model_dir=_host_model(profile.model.path, place),
+        requires=_requires(profile, place),
         patches={name: _digest(patches[name]) for name in profile.patches},
         draft_limit=_lifted(draft.overrides if draft else {}),
     )
@@ -166,12 +166,29 @@ def _host_model(path: str | None, place: Place) -> str | None:
     return _absolute(path, _absolute(place.site.models, place.root))
 
 
+def _requires(profile: Profile, place: Place) -> tuple[str, ...]:
+    """What must lie on the host: a model directory with its config, or the hub's copy of one."""
+    draft = profile.speculative.draft if profile.speculative else None
+    found: list[str] = []
+    for model in (profile.model, draft):
+        if model is None:
+            continue
+        folder = _host_model(model.path, place)
+        if folder:
+            found.append(f"{folder}/config.json")
+        elif not profile.boot.download:
+            hub = f"models--{str(model.hub).replace('/', '--')}"
+            found.append(_absolute(f"hub/{hub}", _absolute(str(place.site.hf_cache), place.root)))
+    return tuple(found)
+
+
 def _mounts(profile: Profile, place: Place) -> list[Mount]:
     found = []
-    if profile.model.path is not None or (profile.speculative and profile.speculative.draft):
-        models = _absolute(place.site.models or "", place.root)
+    draft = profile.speculative.draft if profile.speculative else None
+    if profile.model.path is not None or (draft and draft.path is not None):
+        models = _absolute(str(place.site.models), place.root)
         found.append(Mount(source=models, target=serving.MODELS, read_only=True))
-    if profile.model.hub is not None:
+    if profile.model.hub is not None or (draft and draft.hub is not None):
         if place.site.hf_cache is None:
             raise UsageError("the profile names a hub model, and site.yaml has no `hf_cache`",
                              hint="add to site.yaml: hf_cache: ~/.cache/huggingface (as an absolute path)")  # fmt: skip

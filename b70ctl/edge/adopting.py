@@ -110,6 +110,6 @@ def _deployment(
         tools=False,
         reasoning=False,
         speculative=None,
-        model_dir=None,
+        requires=(),
         patches={},
     )

@@ -140,7 +140,9 @@ def open_catalog(root: Path | None) -> Catalog:
     if root is None:
         return Catalog(None, Site())
     document = yamlfile.read(root / places.SITE_FILE)
-    return Catalog(root, checked(Site, document.data, [document]))
+    site = checked(Site, document.data, [document])
+    homes = {key: str(Path(path).expanduser()) for key in ("models", "hf_cache") if (path := getattr(site, key))}
+    return Catalog(root, site.model_copy(update=homes))
 
 
 def checked(

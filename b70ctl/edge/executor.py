@@ -76,6 +76,7 @@ def _fail(
     if plan.wanted:
         world.failures[plan.wanted] = "interrupted" if isinstance(error, Interrupted) else why
     steps = way_back(plan, begun)
+    _note_leaving(plan, begun, world)
     interrupts.begin_undo()
     with _tolerant(world):
         book.write(Event.FAILED, what=why)
@@ -84,8 +85,15 @@ def _fail(
         book.write(Event.END, result=_result(error, restored), what=why)
     if restored and not isinstance(error, Interrupted):
         raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=_look(plan)) from error
-    if isinstance(error, B70Error) and error.hint is None and plan.wanted in world.store.releases():
-        error.hint = _look(plan)
+    if isinstance(error, B70Error):
+        if plan.incumbent and not restored:
+            error.what = f"{error.what}; {plan.incumbent} was not touched"
+        if error.hint is None and plan.wanted in world.store.releases():
+            error.hint = _look(plan)
+
+
+def _note_leaving(plan: Plan, begun: int, world: World) -> None:
+    world.leaving |= {step.subject for step in plan.steps[:begun] if step.verb is Verb.STOP}
 
 
 def _look(plan: Plan) -> str:
@@ -148,6 +156,7 @@ def recover(world: World, interrupts: Interrupts) -> str | None:
     if op.plan.wanted:
         world.failures[op.plan.wanted] = f"interrupted: {plan.because}"
     interrupts.begin_undo()
+    _note_leaving(op.plan, op.begun, world)
     restored = walk_back(plan.steps, world, book)
     book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
     return f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"

@@ -34,7 +34,6 @@ def look(
         port_holder=holder,
         port_container=container,
         missing=tuple(_missing(deployment)),
-        empty_model=_empty_model(deployment.model_dir),
         holders=tuple(_holders(deployment, host, running, leaving, root=root)),
     )
 
@@ -51,15 +50,8 @@ def _port(
 
 def _missing(deployment: Deployment) -> list[str]:
     wanted = [mount.source for mount in deployment.mounts]
-    wanted += [deployment.model_dir] if deployment.model_dir else []
-    wanted += [source for source, _ in deployment.devices]
+    wanted += [*deployment.requires, *(source for source, _ in deployment.devices)]
     return list(dict.fromkeys(path for path in wanted if not Path(path).exists()))
-
-
-def _empty_model(folder: str | None) -> str | None:
-    if folder is None or not Path(folder).is_dir() or (Path(folder) / "config.json").is_file():
-        return None
-    return folder
 
 
 def _holders(

@@ -52,6 +52,8 @@ class World:
     prepared: Prepared | None = None
     adopted: Release | None = None
     op: int = 0
+    leaving: set[str] = field(default_factory=set)
+    """Releases that were told to stop and may still be at it: they are not running, whatever Docker says."""
     begun: dict[str, float] = field(default_factory=dict)
     boots: dict[str, BootFacts] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -133,6 +135,11 @@ def _start(step: Step, world: World) -> None:
     release = world.release(step.subject)
     world.begun[release.id] = time.monotonic()
     container = world.container(release.id)
+    if container is not None and release.id in world.leaving:
+        # it was told to stop: vLLM answers /health until its last request is done, and then it is gone
+        world.daemon.stop(container.id, release.deployment.stop_grace)
+        world.leaving.discard(release.id)
+        container = world.container(release.id)
     if container is not None:
         if container.state != "running":
             world.daemon.start(container.id)

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from b70ctl.core import journal
 from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Release, State, Verdict
 from b70ctl.errors import B70Error, MachineError, Refused
+
+Kind = TypeVar("Kind", bound=BaseModel)
 
 PARTIAL = ".partial-"
 PROVEN_LOG = "engine.log"
@@ -48,7 +52,7 @@ class Store:
     def state(self) -> State:
         """What the site serves."""
         raw = _read(self.folder / "state.json")
-        return State.model_validate_json(raw) if raw is not None else State()
+        return _model(State, raw, self.folder / "state.json") if raw is not None else State()
 
     def save_state(self, state: State) -> None:
         """Replace the state file."""
@@ -63,7 +67,9 @@ class Store:
             for path in (self.folder / "releases").iterdir():
                 raw = None if path.name.startswith(PARTIAL) else _read(path / "release.json")
                 if raw is not None:
-                    found.append(Release.model_validate_json(raw))
+                    # one that cannot be read is told by `release`, and is in nobody's way here
+                    with contextlib.suppress(ValueError):
+                        found.append(Release.model_validate_json(raw))
         return {release.id: release for release in sorted(found, key=lambda each: each.number)}
 
     def release(self, name: str) -> Release:
@@ -71,7 +77,7 @@ class Store:
         raw = _read(self.release_folder(name) / "release.json")
         if raw is None:
             raise Refused(f"release {name} is not in {self.folder / 'releases'}", hint="b70ctl history")
-        return Release.model_validate_json(raw)
+        return _model(Release, raw, self.release_folder(name) / "release.json")
 
     @contextlib.contextmanager
     def writing(self, release: Release) -> Iterator[Path]:
@@ -113,7 +119,7 @@ class Store:
     def verdict(self, release: str) -> Verdict | None:
         """What became of a release, when it was ever started."""
         raw = _read(self.release_folder(release) / "verdict.json")
-        return Verdict.model_validate_json(raw) if raw is not None else None
+        return _model(Verdict, raw, self.release_folder(release) / "verdict.json") if raw is not None else None
 
     def save_verdict(self, release: str, verdict: Verdict) -> None:
         """Record what became of a release."""
@@ -216,6 +222,14 @@ def _read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise MachineError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _model(kind: type[Kind], raw: str, path: Path) -> Kind:
+    try:
+        return kind.model_validate_json(raw)
+    except ValueError as error:
+        what = str(error).splitlines()[0]
+        raise B70Error(f"{path} is damaged: {what}", hint=f"mv {path} {path}.damaged") from None
 
 
 def _sync(folder: Path) -> None:
