@@ -125,7 +125,7 @@ class Change:
     def world(self) -> Any:
         """The neighbours of the executor."""
         from b70ctl.edge.composer import find_composer
-        from b70ctl.edge.steps import World
+        from b70ctl.edge.world import World
 
         here = self.here
         return World(

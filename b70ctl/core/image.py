@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -75,7 +75,11 @@ def within(version: str, ranges: str) -> bool:
 
     0.21.1.dev17 comes before 0.21.1 and after 0.21.0, so `<0.23` holds and `>=0.21.1` does not.
     """
-    return SpecifierSet(ranges).contains(parsed_version(version).public, prereleases=True)
+    try:
+        specifiers = SpecifierSet(ranges)
+    except InvalidSpecifier:
+        raise UsageError(f"`{ranges}` is not a range of versions", hint="for example >=0.19,<0.23") from None
+    return specifiers.contains(parsed_version(version).public, prereleases=True)
 
 
 def same_version(wanted: str, found: str) -> bool:

@@ -88,7 +88,7 @@ def patched(name: str, patch: Patch, file: str, base: str, accepted: frozenset[s
 
     `accepted` holds base hashes that the owner took responsibility for, beyond the ones the patch was made for.
     """
-    found = hashlib.sha256(base.encode()).hexdigest()
+    found = hashlib.sha256(base.encode("utf-8", errors="surrogateescape")).hexdigest()
     text = base
     for edit in (edit for edit in patch.edits if edit.file == file):
         times = text.count(edit.old)

@@ -162,8 +162,6 @@ def _fault(
 ) -> str:  # fmt: skip
     location = _spoken(fault["loc"])
     path = (*prefix, *location)
-    where = next((doc.at(path) for doc in documents if path in doc.lines), None)
-    where = where or max((doc.at(path) for doc in documents if doc.lines), key=len)
     key = ".".join(map(str, location))
     match fault["type"]:
         case "extra_forbidden":
@@ -175,7 +173,10 @@ def _fault(
         case _:
             said = f"`{key}`: {fault['msg'][0].lower()}{fault['msg'][1:]}, not {_shown(fault['input'])}"
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return f"{where}: {said}{more}"
+    if not documents:
+        return f"{said}{more}"
+    # the file that speaks of the value most closely; of several the newest
+    return f"{max(documents, key=lambda document: document.depth(path)).at(path)}: {said}{more}"
 
 
 def _spoken(location: Sequence[str | int]) -> tuple[str | int, ...]:

@@ -10,8 +10,9 @@ from b70ctl.core.journal import Event, Op, recovery, unfinished
 from b70ctl.core.plan import Plan, Step, Verb, way_back
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
 from b70ctl.edge.signals import Interrupts
-from b70ctl.edge.steps import World, take
+from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
+from b70ctl.edge.world import World
 from b70ctl.errors import B70Error, DaemonError, EngineError, Interrupted, MachineError, RolledBack, Unproven
 
 DAEMON_PATIENCE = 90.0

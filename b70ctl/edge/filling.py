@@ -15,7 +15,7 @@ from b70ctl.core.compose import SECRETS_FILE
 from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
 from b70ctl.core.site import Secret, Site
-from b70ctl.edge.store import replace
+from b70ctl.edge.store import SCRATCH, replace
 from b70ctl.errors import MachineError, Refused, UsageError
 
 ReadImage = Callable[[str], bytes | None]
@@ -127,7 +127,7 @@ def _why(error: Exception) -> str:
 def kept_secrets(folder: Path) -> dict[str, str]:
     """The secrets that a release was written with; none where it has none."""
     try:
-        lines = (folder / SECRETS_FILE).read_text(encoding="utf-8").splitlines()
+        lines = (folder / SECRETS_FILE).read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -140,7 +140,7 @@ def scratch(folder: Path) -> Iterator[Path]:
     """A folder beside the releases that is gone when the block ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".check-", dir=folder))
+        made = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=folder))
     except OSError as error:
         raise MachineError(f"{folder} cannot be written: {_why(error)}", hint="df -h") from error
     try:

@@ -94,5 +94,5 @@ def _holder(path: Path) -> str:
     try:
         known = json.loads(path.read_text())
         return f"`{known['command']}` (pid {known['pid']}, since {known['since']})"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "another command"

@@ -22,8 +22,8 @@ from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.hardware import read_host
 from b70ctl.edge.imagefacts import kept_facts, probe_image
 from b70ctl.edge.sitelock import SiteLock, read_lock
-from b70ctl.edge.steps import Prepared
 from b70ctl.edge.store import Store, now
+from b70ctl.edge.world import Prepared
 from b70ctl.errors import Refused, UsageError
 
 

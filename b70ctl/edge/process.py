@@ -45,9 +45,9 @@ def run(
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=tuple(hold), start_new_session=True,
             preexec_fn=_die_with_parent(os.getpid()),
         )  # fmt: skip
-    except FileNotFoundError:
-        raise MachineError(f"`{argv[0]}` is not installed") from None
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and error.filename == argv[0]:
+            raise MachineError(f"`{argv[0]}` is not installed") from None
         raise MachineError(f"`{argv[0]}` cannot be run: {error.strerror}") from error
     try:
         stdout, stderr = child.communicate(stdin, timeout=timeout)

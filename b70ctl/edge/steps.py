@@ -4,86 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from b70ctl.core import compose
-from b70ctl.core.bootfacts import BootFacts
 from b70ctl.core.plan import Step, Verb
-from b70ctl.core.progress import Event, Note
-from b70ctl.core.release import Container, Observed, Release, State, Verdict
-from b70ctl.core.site import API_KEY, Site
+from b70ctl.core.progress import Note
+from b70ctl.core.release import Release, Verdict
 from b70ctl.edge import filling
 from b70ctl.edge.boot import follow
 from b70ctl.edge.companions import companions_file
-from b70ctl.edge.composer import Composer
-from b70ctl.edge.daemon import Daemon
-from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.proving import prove
-from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store, now
+from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, now
+from b70ctl.edge.world import World, image_tag
 from b70ctl.errors import EngineError, Refused
 
 LOG_LINES = 5000
 """Lines of an engine's log that stay with its release."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Everything that a new release is made of, gathered before the first step."""
-
-    release: Release
-    image_id: str
-    files: Mapping[str, bytes]
-    text: str
-    secrets: Mapping[str, str]
-
-
-@dataclass(slots=True)
-class World:
-    """The neighbours of one command, and what it has learnt so far."""
-
-    site: Site
-    root: Path
-    store: Store
-    daemon: Daemon
-    compose: Callable[[], Composer]
-    tell: Callable[[Event], None]
-    prepared: Prepared | None = None
-    adopted: Release | None = None
-    op: int = 0
-    leaving: set[str] = field(default_factory=set)
-    """Releases that were told to stop and may still be at it: they are not running, whatever Docker says."""
-    begun: dict[str, float] = field(default_factory=dict)
-    boots: dict[str, BootFacts] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    findings: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
-
-    def release(self, name: str) -> Release:
-        """A release that lies in the store."""
-        return self.store.release(name)
-
-    def observe(self) -> Observed:
-        """What Docker shows of the site now."""
-        return self.daemon.observe(self.site.name, self.store.releases())
-
-    def container(self, release: str) -> Container | None:
-        """The release's own container."""
-        return self.observe().of(release)
-
-    def endpoint(self, release: Release) -> Endpoint:
-        """Where the release's engine answers."""
-        secrets = filling.kept_secrets(self.store.release_folder(release.id))
-        if release.kind == "adopted":
-            secrets = filling.read_secrets(self.site, self.root)
-        probes = release.deployment.probes
-        return Endpoint(release.deployment.address.url, secrets.get(API_KEY), silence=probes.silence)
-
-    def update_state(self, **fields: Any) -> State:
-        """Change the site's state file."""
-        state = self.store.state().model_copy(update=fields)
-        self.store.save_state(state)
-        return state
 
 
 def take(step: Step, world: World) -> None:
@@ -99,11 +34,6 @@ def _write(_: Step, world: World) -> None:
         filling.fill(folder, prepared.files, prepared.text, prepared.secrets)
     world.update_state(next=prepared.release.number + 1)
     world.daemon.tag(prepared.image_id, *image_tag(world.site, prepared.release.id))
-
-
-def image_tag(site: Site, release: str) -> tuple[str, str]:
-    """The name under which a release keeps its image."""
-    return f"b70ctl/{site.name}", release
 
 
 def _adopt(_: Step, world: World) -> None:

@@ -23,6 +23,7 @@ from b70ctl.errors import B70Error, MachineError, Refused
 Kind = TypeVar("Kind", bound=BaseModel)
 
 PARTIAL = ".partial-"
+SCRATCH = ".check-"
 PROVEN_LOG = "engine.log"
 FAILED_LOG = "failed.log"
 
@@ -115,6 +116,8 @@ class Store:
                     shutil.rmtree(path, ignore_errors=True)
         for path in self.folder.glob("*.new"):
             path.unlink(missing_ok=True)
+        for path in self.folder.glob(f"{SCRATCH}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def verdict(self, release: str) -> Verdict | None:
         """What became of a release, when it was ever started."""
@@ -185,7 +188,8 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
         fresh.replace(path)
         _sync(path.parent)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
 
 

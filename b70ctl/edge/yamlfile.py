@@ -26,7 +26,7 @@ class _Core(Loader):  # type: ignore[misc]
 _Core.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
     (
         "float",
@@ -45,6 +45,18 @@ def _int(loader: Any, node: Any) -> int:
 
 _Core.add_constructor("tag:yaml.org,2002:int", _int)
 
+TEXT = "tag:yaml.org,2002:str"
+MERGE = "tag:yaml.org,2002:merge"
+
+
+class _Quoting(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Quotes text that either YAML, 1.1 or 1.2, would take for something else."""
+
+
+for _first_char, _resolvers in _Core.yaml_implicit_resolvers.items():
+    for _tag, _regexp in _resolvers:
+        _Quoting.add_implicit_resolver(_tag, _regexp, [_first_char])
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -54,11 +66,13 @@ class Document:
     data: dict[str, Any]
     lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
 
+    def depth(self, path: tuple[str | int, ...]) -> int:
+        """How many keys of `path` stand in the file."""
+        return next((length for length in range(len(path), 0, -1) if path[:length] in self.lines), 0)
+
     def line(self, path: tuple[str | int, ...]) -> int | None:
         """The line of the value at `path`, or of the closest thing around it."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path)
+        return self.lines.get(path[: self.depth(path)])
 
     def at(self, path: tuple[str | int, ...]) -> str:
         """`file:line` for messages."""
@@ -90,7 +104,9 @@ def parse(raw: bytes | str, name: str) -> Document:
         data = yaml.load(text, Loader=_Core)  # noqa: S506 - a safe loader with fewer types
     except yaml.YAMLError as error:
         raise UsageError(_said(error, name)) from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise UsageError(f"{name}: an alias stands inside what it is an alias of") from error
+    except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
     if not isinstance(data, dict):
         raise UsageError(f"{name} is {kind_of(data)}, not a mapping of keys to values")
@@ -104,8 +120,7 @@ def value(text: str) -> Any:
 
 def dump(data: Any) -> str:
     """Data as YAML for people to read, in the order it is in."""
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.dump(data, Dumper=_Quoting, sort_keys=False, allow_unicode=True, width=100)
     return text
 
 
@@ -144,7 +159,10 @@ def _walk(node: Any, path: tuple[str | int, ...], lines: dict[tuple[str | int, .
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, child in node.value:
-            word = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            if key.tag not in (TEXT, MERGE):
+                shown = f"`{key.value}`" if isinstance(key, yaml.ScalarNode) else "a list or a mapping"
+                raise UsageError(f"{name}:{key.start_mark.line + 1}: a key is text, and {shown} is not; quote it")
+            word = str(key.value)
             if word in seen:
                 raise UsageError(f"{name}:{key.start_mark.line + 1}: `{word}` stands here twice")
             seen.add(word)
