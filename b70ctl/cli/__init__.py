@@ -26,20 +26,20 @@ class Entry(NamedTuple):
 SERVE, LOOK, WRITE = "Serve", "Look", "Write"
 
 COMMANDS: dict[str, Entry] = {
-    "switch": Entry("switching", SERVE, "Serve PROFILE instead of what serves now, proven, or go back."),
-    "rollback": Entry("switching", SERVE, "Go back to an earlier release, or to a snapshot."),
-    "stop": Entry("engine", SERVE, "Stop the engine until `start`."),
-    "start": Entry("engine", SERVE, "Start the engine that was stopped, and prove it."),
-    "restart": Entry("engine", SERVE, "Stop and start the engine, and prove it."),
-    "recover": Entry("engine", SERVE, "Bring a command that was cut off to its end."),
-    "snapshot": Entry("keeping", SERVE, "Keep the serving release under a name."),
-    "prune": Entry("keeping", SERVE, "Forget old releases, their images' names and their caches."),
-    "status": Entry("looking", LOOK, "Show what serves, and whether it does."),
-    "logs": Entry("looking", LOOK, "Show the engine's log, or that of an earlier release."),
-    "history": Entry("past", LOOK, "Show what served when, why it changed, and how it booted."),
-    "plan": Entry("switching", LOOK, "Show what a switch would change, step by step, and the way back."),
-    "init": Entry("authoring", WRITE, "Make a site: the directory that owns one engine."),
-    "render": Entry("authoring", WRITE, "Write the Compose file of a profile; `--all --check` for CI."),
+    "switch": Entry("serve", SERVE, "Serve PROFILE instead of what serves now, proven, or go back."),
+    "rollback": Entry("serve", SERVE, "Go back to an earlier release, or to a snapshot."),
+    "stop": Entry("serve", SERVE, "Stop the engine until `start`."),
+    "start": Entry("serve", SERVE, "Start the engine that was stopped, and prove it."),
+    "restart": Entry("serve", SERVE, "Stop and start the engine, and prove it."),
+    "recover": Entry("serve", SERVE, "Bring a command that was cut off to its end."),
+    "snapshot": Entry("serve", SERVE, "Keep the serving release under a name."),
+    "prune": Entry("serve", SERVE, "Forget old releases, their images' names and their caches."),
+    "status": Entry("look", LOOK, "Show what serves, and whether it does."),
+    "logs": Entry("look", LOOK, "Show the engine's log, or that of an earlier release."),
+    "history": Entry("look", LOOK, "Show what served when, why it changed, and how it booted."),
+    "plan": Entry("look", LOOK, "Show what a switch would change, step by step, and the way back."),
+    "init": Entry("write", WRITE, "Make a site: the directory that owns one engine."),
+    "render": Entry("write", WRITE, "Write the Compose file of a profile; `--all --check` for CI."),
     "profiles": Entry("profiles", WRITE, "List, show, check and write profiles."),
     "images": Entry("images", WRITE, "Ask images what they hold, and pin them."),
     "patches": Entry("patches", WRITE, "List patches, and accept the file that one is applied to."),
@@ -90,7 +90,7 @@ class Lazy(TyperGroup):
 
 def load(name: str) -> Any:
     """A command by name, with its module imported."""
-    module = importlib.import_module(f"b70ctl.cli.{COMMANDS[name].module}")
+    module = importlib.import_module(f"b70ctl.cli.commands.{COMMANDS[name].module}")
     found = getattr(module, "app", None)
     if not isinstance(found, typer.Typer):
         found = typer.Typer(add_completion=False, rich_markup_mode=None)

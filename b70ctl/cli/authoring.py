@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from b70ctl.cli import options
-from b70ctl.cli.here import Here, sets
+from b70ctl.cli.here import Here
 from b70ctl.cli.linting import show_errors
 from b70ctl.cli.profiles import schema_text
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
-from b70ctl.edge.preparing import Wanted, Workshop
+from b70ctl.edge.preparing import Workshop
 from b70ctl.edge.store import replace
 from b70ctl.errors import B70Error, Exit, Refused, UsageError
 
@@ -36,19 +35,8 @@ bind: 127.0.0.1
 """
 
 
-def init(
-    ctx: typer.Context,
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Where; left out, the default site.")
-    ] = None,
-    models: Annotated[str, typer.Option("--models", metavar="DIR", help="The directory with your models.")] = "models",
-    name: Annotated[str, typer.Option("--name", help="Prefix of everything that b70ctl makes in Docker.")] = "b70",
-) -> None:
-    """Make a site: a directory with a site.yaml, ready for profiles of your own.
-
-    Example: b70ctl init ~/b70 --models /srv/models
-    """
-    here = Here(ctx)
+def init(here: Here, directory: Path | None, models: str, name: str) -> None:
+    """Make a site: a directory with a site.yaml, ready for profiles of your own."""
     root = (directory.expanduser() if directory else places.default_site()).absolute()
     file = root / places.SITE_FILE
     if file.exists():
@@ -72,63 +60,50 @@ def init(
     here.console.say(f"next: b70ctl --site {root} profiles list")
 
 
-def render(
-    ctx: typer.Context,
-    profile: Annotated[
-        str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name.", autocompletion=options._profiles)
-    ] = None,
-    set_: options.Set = None,
-    output: options.Out = None,
-    port: options.Port = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every profile of the site, and the shipped ones.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 when one cannot be rendered.")] = False,
-    json: options.Json = False,
-) -> None:
-    """Write the Compose file of a profile to stdout, or into DIR; Docker is not asked.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to do with each profile that is rendered."""
 
-    Groups and the dri path come from the site (or from the box where the site is silent), the image's facts from the
-    catalog. With --all --check every profile is resolved, linted and rendered: for CI.
+    sets: tuple[str, ...] = ()
+    port: int | None = None
+    output: Path | None = None
+    check: bool = False
+    many: bool = False
 
-    Example: b70ctl render qwen3-30b-eagle3 -o out/
-    """
-    here = Here(ctx, json=json)
-    if all_ == (profile is not None):
+
+def render(here: Here, profile: str | None, job: Job) -> None:
+    """Write the Compose file of a profile to stdout, or into DIR; Docker is not asked."""
+    if job.many == (profile is not None):
         raise UsageError("give a PROFILE, or --all", hint="b70ctl render --all --check")
     workshop = here.workshop(docker=False)
-    names = [entry.name for entry in here.catalog.profiles()] if all_ else [str(profile)]
-    failed = [
-        name for name in names if not _render(here, workshop, name, sets(set_), port, output, check=check, many=all_)
-    ]
-    if check and not json:
+    names = [entry.name for entry in here.catalog.profiles()] if job.many else [str(profile)]
+    failed = [name for name in names if not _render(here, workshop, name, job)]
+    if job.check:
         here.console.say(f"{len(names) - len(failed)} of {len(names)} profiles render")
     if failed:
         raise typer.Exit(int(Exit.FAILED))
 
 
-def _render(
-    here: Here, workshop: Workshop, name: str, given: tuple[str, ...], port: int | None, output: Path | None,
-    *, check: bool, many: bool,
-) -> bool:  # fmt: skip
+def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
     """Render one profile; False when it has an error, told already."""
     try:
-        wanted = workshop.wanted(name, given, port=port, drop=True)
+        wanted = workshop.wanted(name, job.sets, port=job.port, drop=True)
         errors = show_errors(here, wanted)
         text = workshop.text(wanted.deployment, release_id(0, name, wanted.deployment.digest), PREVIEW)
     except B70Error as error:
-        if not many:
+        if not job.many:
             raise
         here.console.error(type(error)(f"{name}: {error.what}", hint=error.hint))
         return False
-    if errors and not many:
+    if errors and not job.many:
         raise Refused(f"profile `{name}` has {errors} error(s)", hint=f"b70ctl profiles lint {name}")
-    if output is not None and not check:
-        _write(output / name if many else output, text, wanted)
-        here.console.say(f"{output / name if many else output}/compose.yaml")
-    elif not check:
+    if job.check:
+        return not errors
+    if job.output is not None:
+        folder = job.output / name if job.many else job.output
+        replace(folder / "compose.yaml", text)
+        replace(folder / "deployment.json", wanted.deployment.canonical())
+        here.console.say(f"{folder}/compose.yaml")
+    else:
         here.console.text(text)
     return not errors
-
-
-def _write(folder: Path, text: str, wanted: Wanted) -> None:
-    replace(folder / "compose.yaml", text)
-    replace(folder / "deployment.json", wanted.deployment.canonical())

@@ -4,55 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import typer
-
-from b70ctl.cli import options
 from b70ctl.cli.here import Here
 from b70ctl.cli.plans import show
 from b70ctl.core.plan import Plan, plan_restart, plan_start, plan_stop
 from b70ctl.errors import Refused
 
 
-def stop(
-    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
-) -> None:
-    """Stop the engine, and leave it stopped until `start`; running requests get vLLM's own grace.
-
-    Example: b70ctl stop --yes
-    """
-    here = Here(ctx, json=json)
-    _run(here, plan_stop, "stop the engine?", yes=yes, dry_run=dry_run, json=json)
+def stop(here: Here, *, yes: bool, dry_run: bool) -> None:
+    """Stop the engine, and leave it stopped until `start`; running requests get vLLM's own grace."""
+    _run(here, plan_stop, "stop the engine?", yes=yes, dry_run=dry_run)
 
 
-def start(ctx: typer.Context, dry_run: options.DryRun = False, json: options.Json = False) -> None:
-    """Start the engine that was stopped, follow its boot, and prove it.
-
-    Example: b70ctl start
-    """
-    here = Here(ctx, json=json)
-    _run(here, plan_start, "", yes=True, dry_run=dry_run, json=json)
+def start(here: Here, *, dry_run: bool) -> None:
+    """Start the engine that was stopped, follow its boot, and prove it."""
+    _run(here, plan_start, "", yes=True, dry_run=dry_run)
 
 
-def restart(
-    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
-) -> None:
-    """Stop the engine and start it again, proven.
-
-    Example: b70ctl restart --yes
-    """
-    here = Here(ctx, json=json)
-    _run(here, plan_restart, "restart the engine?", yes=yes, dry_run=dry_run, json=json)
+def restart(here: Here, *, yes: bool, dry_run: bool) -> None:
+    """Stop the engine and start it again, proven."""
+    _run(here, plan_restart, "restart the engine?", yes=yes, dry_run=dry_run)
 
 
-def recover(ctx: typer.Context, json: options.Json = False) -> None:
-    """Bring a command that was cut off (kill -9, power, a lost daemon) to its end.
-
-    What was proven and only not recorded is finished; everything else is undone. Every changing command does this
-    first; this one does nothing else.
-
-    Example: b70ctl recover
-    """
-    here = Here(ctx, json=json)
+def recover(here: Here) -> None:
+    """Bring a command that was cut off (kill -9, power, a lost daemon) to its end."""
     with here.changing() as change:
         if change.recovered is None:
             here.console.say("no command was cut off")
@@ -65,9 +39,9 @@ def _serving(here: Here) -> str:
     return str(state.serving)
 
 
-def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool, json: bool) -> None:
+def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool) -> None:
     if dry_run:
-        show(here, planner(_serving(here)), json=json)
+        show(here, planner(_serving(here)))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -157,8 +157,3 @@ def words() -> str:
 def is_root() -> bool:
     """Whether processes of every user can be seen."""
     return os.geteuid() == 0
-
-
-def sets(given: Sequence[str] | None) -> tuple[str, ...]:
-    """`--set` as a tuple."""
-    return tuple(given or ())

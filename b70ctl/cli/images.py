@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from b70ctl.cli import options
 from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference
 from b70ctl.errors import Refused
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Ask images what they hold, and pin them.")
 
-Reference = Annotated[str, typer.Argument(metavar="IMAGE", help="repository:tag, repository@sha256:… or an image id.")]
-
-
-@app.command("list")
-def list_(ctx: typer.Context, json: options.Json = False) -> None:
-    """The images that profiles use and the catalog knows, and what they are pinned to at this site.
-
-    Example: b70ctl images list
-    """
+def list_(here: Here) -> None:
+    """The images that profiles use and the catalog knows, and what they are pinned to at this site."""
     from b70ctl.edge.sitelock import read_lock
 
-    here = Here(ctx)
     pins = read_lock(here.root).images
     known = {facts.ref: facts for facts in here.catalog.images()}
     used: dict[str, list[str]] = {}
@@ -36,7 +24,7 @@ def list_(ctx: typer.Context, json: options.Json = False) -> None:
          "pinned": pins[ref].identity if ref in pins else None, "profiles": used.get(ref, [])}
         for ref in dict.fromkeys([*used, *pins, *known])
     ]  # fmt: skip
-    if json:
+    if here.console.json:
         here.console.data(rows)
         return
     cells = [
@@ -51,18 +39,13 @@ def _short(name: str) -> str:
     return f"{head}sha256:{digest[:12]}…" if digest else name
 
 
-@app.command()
-def probe(ctx: typer.Context, image: Reference, json: options.Json = False) -> None:
-    """Ask an image what it holds, in one short container without a card and without a network.
-
-    Example: b70ctl images probe intel/vllm:latest
-    """
+def probe(here: Here, image: str) -> None:
+    """Ask an image what it holds, in one short container without a card and without a network."""
     from b70ctl.edge.imagefacts import probe_image
 
-    here = Here(ctx)
     keep = here.store.folder if here.root else None
     facts = probe_image(here.daemon, check_reference(image), patch_targets(here), keep)
-    if json:
+    if here.console.json:
         here.console.data(facts.model_dump(mode="json"))
         return
     for key, value in facts.model_dump(exclude_none=True, exclude={"files", "source"}).items():
@@ -85,20 +68,13 @@ def patch_targets(here: Here) -> list[str]:
     return sorted({edit.file for patch in patches for edit in patch.edits})
 
 
-@app.command()
-def pin(ctx: typer.Context, image: Reference) -> None:
-    """Record what a reference means now, so that it means the same tomorrow; kept in the site's lock file.
-
-    The repository digest is recorded, or the image id of an image that was built or imported on this box.
-
-    Example: b70ctl images pin intel/vllm:latest
-    """
+def pin(here: Here, image: str) -> None:
+    """Record what a reference means now, so that it means the same tomorrow; kept in the site's lock file."""
     from b70ctl.edge.imagefacts import probe_image
     from b70ctl.edge.lock import locked
     from b70ctl.edge.sitelock import Pin, read_lock, write_lock
     from b70ctl.edge.store import now
 
-    here = Here(ctx)
     root = here.site_root
     facts: ImageFacts = probe_image(here.daemon, check_reference(image), patch_targets(here), here.store.folder)
     if "sha256:" not in facts.identity:

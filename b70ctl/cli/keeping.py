@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-import typer
-
-from b70ctl.cli import options
 from b70ctl.cli.here import Here
 from b70ctl.cli.plans import show
 from b70ctl.core.history import prunable
@@ -17,20 +13,10 @@ from b70ctl.errors import Refused, UsageError
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-def snapshot(
-    ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Its name; left out they are listed.")] = None,
-    json: options.Json = False,
-) -> None:
-    """Keep the serving release under NAME, for `rollback NAME`; without a NAME list the snapshots.
-
-    A named release is never pruned.
-
-    Example: b70ctl snapshot before-upgrade
-    """
-    here = Here(ctx, json=json)
+def snapshot(here: Here, name: str | None) -> None:
+    """Keep the serving release under NAME, for `rollback NAME`; without a NAME list the snapshots."""
     if name is None:
-        _list(here, json=json)
+        _list(here)
         return
     if not NAME.fullmatch(name):
         raise UsageError(f"`{name}` cannot be a snapshot's name", hint="letters, digits, dot, dash and underscore")
@@ -46,9 +32,9 @@ def snapshot(
     here.console.say(f"{state.serving} is kept as `{name}`")
 
 
-def _list(here: Here, *, json: bool) -> None:
+def _list(here: Here) -> None:
     snapshots = here.store.state().snapshots
-    if json:
+    if here.console.json:
         here.console.data(snapshots)
     elif snapshots:
         here.console.rows(["NAME", "RELEASE"], [[name, release] for name, release in snapshots.items()])
@@ -56,19 +42,10 @@ def _list(here: Here, *, json: bool) -> None:
         here.console.say("no snapshots yet")
 
 
-def prune(
-    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
-) -> None:
-    """Forget old releases, with their image tags and the caches that nothing else uses.
-
-    Kept are the serving release, the one before it, every release with a snapshot name, and the newest `keep` others
-    (site.yaml, 5 unless said).
-
-    Example: b70ctl prune --dry-run
-    """
-    here = Here(ctx, json=json)
+def prune(here: Here, *, yes: bool, dry_run: bool) -> None:
+    """Forget old releases, with their image tags and the caches that nothing else uses."""
     if dry_run:
-        show(here, plan_prune(_old(here)), json=json)
+        show(here, plan_prune(_old(here)))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:

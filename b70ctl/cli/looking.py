@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from b70ctl.cli import options
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.core.history import before
@@ -16,14 +13,10 @@ from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
 from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
 
 
-def status(ctx: typer.Context, json: options.Json = False) -> None:
-    """Show what serves, whether it does, and what an unfinished command asks for; nothing is touched.
-
-    Example: b70ctl status --json
-    """
-    here = Here(ctx)
+def status(here: Here) -> None:
+    """Show what serves, whether it does, and what an unfinished command asks for; nothing is touched."""
     found = _status(here)
-    if json:
+    if here.console.json:
         here.console.data(found)
         return
     if found.get("boot"):
@@ -113,18 +106,8 @@ def _said(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def logs(
-    ctx: typer.Context,
-    release: Annotated[str | None, typer.Argument(metavar="[RELEASE]", help="A release of history.")] = None,
-    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the release that served before.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is written.")] = False,
-    tail: Annotated[int, typer.Option("--tail", "-t", min=1, help="Last lines.")] = 200,
-) -> None:
-    """Show the engine's log; of a release that is gone or failed, the log that was kept.
-
-    Example: b70ctl logs --previous
-    """
-    here = Here(ctx)
+def logs(here: Here, release: str | None, *, previous: bool, follow: bool, tail: int) -> None:
+    """Show the engine's log; of a release that is gone or failed, the log that was kept."""
     store = here.store
     kept = store.releases()
     name = release or (before(store.state(), store.served(), kept) if previous else store.state().serving)

@@ -36,6 +36,12 @@ def _kept(incomplete: str) -> list[str]:
 
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name.", autocompletion=_profiles)]
+MaybeProfile = Annotated[
+    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name.", autocompletion=_profiles)
+]
+Profiles = Annotated[
+    list[str] | None, typer.Argument(metavar="[PROFILE]...", help="Left out, all of them.", autocompletion=_profiles)
+]
 KeptName = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="A snapshot, a profile, or part of a name in history.", autocompletion=_kept),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from b70ctl.cli import options
 from b70ctl.cli.here import Here
 from b70ctl.core.bootfacts import BootFacts, differences
 from b70ctl.core.journal import Op
@@ -14,20 +11,11 @@ from b70ctl.core.release import Release, Verdict
 from b70ctl.edge.store import Store
 
 
-def history(
-    ctx: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="Newest commands to show.")] = 20,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The command, each change, the boot.")] = False,
-    json: options.Json = False,
-) -> None:
-    """Show what served when, why it changed, and how it booted, oldest first.
-
-    Example: b70ctl history --limit 5
-    """
-    here = Here(ctx)
+def history(here: Here, limit: int, *, verbose: bool) -> None:
+    """Show what served when, why it changed, and how it booted, oldest first."""
     ops = here.store.ops()[-limit:] if here.site_root is not None else []
     verdicts = {name: here.store.verdict(name) for name in here.store.releases()}
-    if json:
+    if here.console.json:
         here.console.data([_op(op, verdicts) for op in ops])
         return
     if not ops:

@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-import typer
-
-from b70ctl.cli import options
 from b70ctl.cli.here import Here
 from b70ctl.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="List patches, and accept a base.")
 
-
-@app.command("list")
-def list_(ctx: typer.Context, json: options.Json = False) -> None:
-    """Every patch, the vLLM versions that it is for, and why it is needed.
-
-    Example: b70ctl patches list
-    """
-    here = Here(ctx)
+def list_(here: Here) -> None:
+    """Every patch, the vLLM versions that it is for, and why it is needed."""
     patches = {name: here.catalog.patch(name) for name in here.catalog.patches()}
-    if json:
+    if here.console.json:
         here.console.data({name: patch.model_dump(mode="json") for name, patch in patches.items()})
         return
     rows = [[name, patch.versions, patch.status, patch.summary] for name, patch in patches.items()]
     here.console.rows(["NAME", "VLLM", "WHOSE", "SUMMARY"], rows)
 
 
-@app.command()
-def accept(
-    ctx: typer.Context,
-    base: Annotated[
-        str, typer.Argument(metavar="PATCH:SHA256", help="The patch, and the hash of the file in the image.")
-    ],
-) -> None:
-    """Take responsibility for applying a patch to a file that it was not made for.
-
-    Development builds have files that no release has. The patch still has to find its anchor exactly once, and the
-    image's version has to be in its range; what is accepted here is that the rest of the file may be different. The
-    hash is kept in the site's lock file.
-
-    Example: b70ctl patches accept marlin-moe-xpu:5fa2dcf8…
-    """
+def accept(here: Here, base: str) -> None:
+    """Take responsibility for applying a patch to a file that it was not made for."""
     from b70ctl.edge.lock import locked
     from b70ctl.edge.sitelock import read_lock, write_lock
     from b70ctl.edge.store import now
 
-    here = Here(ctx)
     root = here.site_root
     name, _, digest = base.partition(":")
     here.catalog.patch(name)

@@ -6,9 +6,9 @@ from b70ctl.cli.here import Here
 from b70ctl.core.plan import Plan
 
 
-def show(here: Here, found: Plan, *, json: bool) -> None:
+def show(here: Here, found: Plan) -> None:
     """A plan that was asked for, as data or as text."""
-    if json:
+    if here.console.json:
         here.console.data(found.model_dump(mode="json"))
     elif found.steps:
         here.console.text(_text(found))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json as json_
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from b70ctl.cli import options
-from b70ctl.cli.here import Here, sets
+from b70ctl.cli.here import Here
 from b70ctl.errors import B70Error, Exit, Refused, UsageError
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, show, check and write profiles.")
 
 NEW_TEXT = """\
 # yaml-language-server: $schema=../.b70ctl/profile.schema.json
@@ -26,13 +23,8 @@ engine:
 """
 
 
-@app.command("list")
-def list_(ctx: typer.Context, json: options.Json = False) -> None:
-    """Every profile with its status, where it comes from, and what it needs that nobody publishes.
-
-    Example: b70ctl profiles list
-    """
-    here = Here(ctx)
+def list_(here: Here) -> None:
+    """Every profile with its status, where it comes from, and what it needs that nobody publishes."""
     rows: list[dict[str, Any]] = []
     for entry in here.catalog.profiles():
         row: dict[str, Any] = {"name": entry.name, "origin": entry.origin}
@@ -44,7 +36,7 @@ def list_(ctx: typer.Context, json: options.Json = False) -> None:
             row |= {"status": str(profile.status), "summary": profile.summary, "image": profile.image.ref,
                     "needs": [need.what for need in profile.needs]}  # fmt: skip
         rows.append(row)
-    if json:
+    if here.console.json:
         here.console.data(rows)
         return
     cells = [[row["name"], row["status"], row["origin"], _needs(row["needs"]), row["summary"]] for row in rows]
@@ -57,17 +49,12 @@ def _needs(needs: list[str]) -> str:
     return "-" if not needs else needs[0].rsplit("/", 1)[-1] + (f" +{len(needs) - 1}" if len(needs) > 1 else "")
 
 
-@app.command()
-def show(ctx: typer.Context, profile: options.Profile, set_: options.Set = None, json: options.Json = False) -> None:
-    """A profile with everything that it inherits, and the evidence for it.
-
-    Example: b70ctl profiles show qwen3-30b-eagle3
-    """
+def show(here: Here, profile: str, sets: tuple[str, ...]) -> None:
+    """A profile with everything that it inherits, and the evidence for it."""
     from b70ctl.edge.yamlfile import dump
 
-    here = Here(ctx)
-    written = here.catalog.profile(profile, sets(set_))
-    if json:
+    written = here.catalog.profile(profile, sets)
+    if here.console.json:
         here.console.data({"name": written.name, "origin": written.origin, "lineage": written.lineage,
                            "profile": written.profile.model_dump(mode="json", exclude_none=True)})  # fmt: skip
         return
@@ -75,59 +62,40 @@ def show(ctx: typer.Context, profile: options.Profile, set_: options.Set = None,
     here.console.text(dump(written.raw))
 
 
-@app.command()
-def lint(
-    ctx: typer.Context,
-    profile: Annotated[list[str] | None, typer.Argument(metavar="[PROFILE]...", help="Left out, all of them.")] = None,
-    set_: options.Set = None,
-    json: options.Json = False,
-) -> None:
-    """What will not work, or not as meant, with the image that a profile names; exit 1 when there is an error.
-
-    Example: b70ctl profiles lint qwen3-30b-eagle3
-    """
+def lint_(here: Here, names: list[str], sets: tuple[str, ...]) -> None:
+    """What will not work, or not as meant, with the image that a profile names; exit 1 when there is an error."""
     from b70ctl.cli.linting import findings, line
 
-    here = Here(ctx)
     workshop = here.workshop(docker=False)
     found: list[dict[str, Any]] = []
     failed = False
-    for name in profile or [entry.name for entry in here.catalog.profiles()]:
+    for name in names or [entry.name for entry in here.catalog.profiles()]:
         try:
-            remarks = findings(here, workshop.wanted(name, sets(set_), drop=True))
+            remarks = findings(here, workshop.wanted(name, sets, drop=True))
         except B70Error as error:
-            if profile and len(profile) == 1:
+            if len(names) == 1:
                 raise
             failed = True
             found.append({"profile": name, "severity": "error", "message": error.what, "hint": error.hint})
-            if not json:
+            if not here.console.json:
                 here.console.text(f"{name}: error: {error.what}")
             continue
         failed |= any(each.severity == "error" for each in remarks)
         for each in remarks:
             found.append({"profile": name, "rule": each.rule, "severity": each.severity, "where": each.where,
                           "message": each.message, "hint": each.hint})  # fmt: skip
-            if not json:
+            if not here.console.json:
                 here.console.text(line(name, each))
-    if json:
+    if here.console.json:
         here.console.data(found)
     if failed:
         raise typer.Exit(int(Exit.FAILED))
-    if not json and not found:
+    if not here.console.json and not found:
         here.console.say("nothing to remark")
 
 
-@app.command()
-def schema(
-    ctx: typer.Context,
-    site: Annotated[bool, typer.Option("--site", help="Of site.yaml instead of a profile.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
-) -> None:
-    """The JSON Schema of a profile, or of site.yaml, for editors.
-
-    Example: b70ctl profiles schema -o profile.schema.json
-    """
-    here = Here(ctx)
+def schema(here: Here, output: Path | None, *, site: bool) -> None:
+    """The JSON Schema of a profile, or of site.yaml, for editors."""
     text = schema_text(site=site)
     if output is None:
         here.console.text(text)
@@ -145,29 +113,40 @@ def schema_text(*, site: bool = False) -> str:
     found = (Site if site else Profile).model_json_schema()
     if not site:
         found["properties"]["extends"] = {"type": "string", "description": "The profile that this one builds on."}
-        found["patternProperties"] = {r"^\+": {"type": "array", "description": "Appended to the parent's list."}}
-        # a child need not repeat what its parent says
-        found.pop("required", None)
-        for part in found.get("$defs", {}).values():
-            part.pop("required", None)
+        for part in (found, *found["$defs"].values()):
+            if "properties" in part:
+                # a child need not repeat what its parent says, and may append to it or remove it
+                part.pop("required", None)
+                part["patternProperties"] = {r"^\+": {"type": "array", "description": "Appended to the parent's list."}}
+        _make_removable(found)
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
     return json_.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
-@app.command()
-def new(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new profile's name.")],
-    extends: Annotated[str, typer.Option("--extends", metavar="PROFILE", help="The profile to build on.")],
-) -> None:
-    """Start a profile of your own at this site, on top of another.
+def _make_removable(part: Any) -> None:
+    """Allow null wherever a key has a value: it removes what is inherited."""
+    if not isinstance(part, dict):
+        return
+    for kind in ("properties", "patternProperties", "$defs"):
+        for each in part.get(kind, {}).values():
+            _make_removable(each)
+    for kind in ("properties", "patternProperties"):
+        part |= {kind: {key: _or_null(each) for key, each in part[kind].items()}} if kind in part else {}
+    if isinstance(part.get("additionalProperties"), dict):
+        part["additionalProperties"] = _or_null(part["additionalProperties"])
 
-    Example: b70ctl profiles new my-qwen --extends qwen3-30b-eagle3
-    """
+
+def _or_null(part: dict[str, Any]) -> dict[str, Any]:
+    about = {key: value for key, value in part.items() if key in ("description", "title", "default")}
+    options = part.get("anyOf") or [{key: value for key, value in part.items() if key not in about}]
+    return {"anyOf": options if {"type": "null"} in options else [*options, {"type": "null"}], **about}
+
+
+def new(here: Here, name: str, extends: str) -> None:
+    """Start a profile of your own at this site, on top of another."""
     from b70ctl.core.profile import NAME
     from b70ctl.edge.store import replace
 
-    here = Here(ctx)
     if not NAME.fullmatch(name):
         raise UsageError(
             f"`{name}` cannot be a profile's name", hint="lower-case letters, digits, dot, dash, underscore"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
-from b70ctl.cli import options
-from b70ctl.cli.here import Change, Here, is_root, sets
+from b70ctl.cli.here import Change, Here, is_root
 from b70ctl.cli.linting import refusals
 from b70ctl.cli.plans import show
 from b70ctl.core.deployment import changes
@@ -19,36 +18,33 @@ from b70ctl.edge.preparing import Wanted
 from b70ctl.errors import Exit, Refused
 
 
-def switch(
-    ctx: typer.Context,
-    profile: options.Profile,
-    set_: options.Set = None,
-    yes: options.Yes = False,
-    dry_run: options.DryRun = False,
-    adopt: options.Adopt = None,
-    port: options.Port = None,
-    allow_status: options.AllowStatus = None,
-    json: options.Json = False,
-) -> None:
-    """Serve PROFILE instead of what serves now, proven, or go back.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The profile that somebody asked for, and how."""
 
-    The old engine is stopped and kept until the new one has answered its probes; when it does not, the old one is
-    started again and proven by the same probes. Exit status: 0 serving, 5 failed and rolled back, 6 the way back
-    failed too.
+    profile: str
+    sets: tuple[str, ...] = ()
+    port: int | None = None
+    allow_status: str | None = None
+    adopt: str | None = None
 
-    Example: b70ctl switch qwen3-30b-eagle3 --set engine.max_model_len=131072
-    """
-    here = Here(ctx, json=json)
+
+def switch(here: Here, wish: Wish, *, yes: bool, dry_run: bool) -> None:
+    """Serve PROFILE instead of what serves now, proven, or go back."""
     if dry_run:
-        show(here, _plan(here, profile, sets(set_), port, allow_status, adopt), json=json)
+        show(here, _plan(here, wish))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
-        wanted = here.workshop(docker=True).wanted(
-            profile, sets(set_), port=port, allow_status=allow_status, probe=True
-        )
+        wanted = _wanted(here, wish, probe=True)
         change.lease([wanted.deployment.cards])
-        _replace(change, wanted, adopt, yes=yes)
+        _replace(change, wanted, wish.adopt, yes=yes)
+
+
+def _wanted(here: Here, wish: Wish, *, probe: bool) -> Wanted:
+    return here.workshop(docker=True).wanted(
+        wish.profile, wish.sets, port=wish.port, allow_status=wish.allow_status, probe=probe
+    )
 
 
 def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) -> None:
@@ -149,23 +145,10 @@ def _report(here: Here, plan: Plan) -> None:
     here.console.say(f"{release.id} serves {', '.join(release.deployment.served_names)} at {address.url}/v1")
 
 
-def rollback(
-    ctx: typer.Context,
-    name: options.KeptName = None,
-    yes: options.Yes = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
-) -> None:
-    """Go back to the release before, or to a NAME.
-
-    NAME is a snapshot, else a profile, else part of a name in history; of several releases of one profile it is the
-    newest proven one that does not serve now. To come back from a `drain`, use `restore`.
-
-    Example: b70ctl rollback tq
-    """
-    here = Here(ctx, json=json)
+def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
+    """Go back to the release before, or to a NAME."""
     if dry_run:
-        show(here, _rollback_plan(here, name, here.observe()), json=json)
+        show(here, _rollback_plan(here, name, here.observe()))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
@@ -212,40 +195,30 @@ def _can_start(here: Here, target: Release) -> None:
                       hint=f"docker pull {target.deployment.image_ref}")  # fmt: skip
 
 
-def plan(
-    ctx: typer.Context,
-    profile: options.Profile,
-    set_: options.Set = None,
-    port: options.Port = None,
-    allow_status: options.AllowStatus = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 4 when something would change.")] = False,
-    json: options.Json = False,
-) -> None:
-    """Show what a switch to PROFILE would change, step by step, with reasons and the way back; touch nothing.
-
-    Example: b70ctl plan qwen3-30b-ngram --exit-code
-    """
-    here = Here(ctx)
-    found = _plan(here, profile, sets(set_), port, allow_status, None)
-    show(here, found, json=json)
+def plan(here: Here, wish: Wish, *, exit_code: bool) -> None:
+    """Show what a switch to PROFILE would change, step by step, with reasons and the way back; touch nothing."""
+    found = _plan(here, wish)
+    show(here, found)
     if exit_code and found.steps:
         raise typer.Exit(int(Exit.DIFFERENT))
 
 
-def _plan(
-    here: Here, profile: str, given: tuple[str, ...], port: int | None, allow_status: str | None, adopt: str | None
-) -> Plan:
+def _plan(here: Here, wish: Wish) -> Plan:
     """The plan from what can be read; an image that was never asked is taken from the catalog."""
-    wanted = here.workshop(docker=True).wanted(profile, given, port=port, allow_status=allow_status)
+    wanted = _wanted(here, wish, probe=False)
     observed = here.observe()
     incumbent = here.store.releases().get(_incumbent(here, observed) or "")
     if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
         return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id)
     number = here.store.state().next
-    name = release_id(number + (1 if adopt else 0), profile, wanted.deployment.digest)
-    found = _switch_plan(here, name, wanted, incumbent, observed, adopt=False)
-    if adopt and incumbent is None:
-        adopted = f"{number:04}-adopted-{adopt}"
-        return plan_switch(name, adopted, because=f"a release of {profile}", new=True, adopt=True, keep=True,
-                           companions=bool(here.catalog.site.companions))  # fmt: skip
-    return found
+    name = release_id(number + (1 if wish.adopt else 0), wish.profile, wanted.deployment.digest)
+    if wish.adopt and incumbent is None:
+        return plan_switch(
+            name,
+            f"{number:04}-adopted-{wish.adopt}",
+            because=f"a release of {wish.profile}",
+            new=True,
+            adopt=True,
+            companions=bool(here.catalog.site.companions),
+        )
+    return _switch_plan(here, name, wanted, incumbent, observed, adopt=False)

@@ -175,8 +175,9 @@ def _fault(
     more = f" (and {count - 1} more)" if count > 1 else ""
     if not documents:
         return f"{said}{more}"
-    # the file that speaks of the value most closely; of several the newest
-    return f"{max(documents, key=lambda document: document.depth(path)).at(path)}: {said}{more}"
+    # the file that speaks of the value most closely; of several the newest, and a `--set` only of its own value
+    closest = max(documents, key=lambda document: (document.depth(path), () in document.lines))
+    return f"{closest.at(path)}: {said}{more}"
 
 
 def _spoken(location: Sequence[str | int]) -> tuple[str | int, ...]:

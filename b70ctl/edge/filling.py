@@ -9,17 +9,30 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from b70ctl.core.compose import SECRETS_FILE
 from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
+from b70ctl.core.release import Release
 from b70ctl.core.site import Secret, Site
 from b70ctl.edge.store import SCRATCH, replace
 from b70ctl.errors import MachineError, Refused, UsageError
 
 ReadImage = Callable[[str], bytes | None]
 """A file of the image by its absolute path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that a new release is made of, gathered before the first step."""
+
+    release: Release
+    image_id: str
+    files: Mapping[str, bytes]
+    text: str
+    secrets: Mapping[str, str]
 
 
 def contents(

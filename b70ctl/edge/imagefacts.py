@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts
-from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.store import read_json, replace
 from b70ctl.errors import DaemonError, Refused
+
+if TYPE_CHECKING:  # facts that are known already are read without Docker
+    from b70ctl.edge.daemon import Daemon
 
 SECONDS = 120
 

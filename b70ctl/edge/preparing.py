@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from b70ctl.core import compose
 from b70ctl.core.deployment import Deployment
@@ -17,14 +18,15 @@ from b70ctl.core.release import Release, release_id
 from b70ctl.core.resolve import Place, Request, refuse_status, resolve
 from b70ctl.edge import filling, yamlfile
 from b70ctl.edge.catalog import Catalog, Written
-from b70ctl.edge.composer import Composer
-from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.hardware import read_host
 from b70ctl.edge.imagefacts import kept_facts, probe_image
 from b70ctl.edge.sitelock import SiteLock, read_lock
 from b70ctl.edge.store import Store, now
-from b70ctl.edge.world import Prepared
 from b70ctl.errors import Refused, UsageError
+
+if TYPE_CHECKING:  # rendering must not pay for Docker
+    from b70ctl.edge.composer import Composer
+    from b70ctl.edge.daemon import Daemon
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Workshop:
             raise UsageError(f"template `{deployment.template}` ({origin}) does not say what was decided: {faults[0]}")
         return text
 
-    def prepare(self, wanted: Wanted, number: int, command: str) -> Prepared:
+    def prepare(self, wanted: Wanted, number: int, command: str) -> filling.Prepared:
         """Everything that the new release will hold; the image, the draft and the scripts are read here."""
         daemon = self.daemon
         if daemon is None or self.catalog.root is None:
@@ -147,10 +149,10 @@ class Workshop:
             deployment, wanted.patches, self.lock.accepted(), lambda path: daemon.read_file(image_id, path)
         )
         hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
-        return Prepared(release, image_id, files, self.text(deployment, release.id, release.key), hidden)
+        return filling.Prepared(release, image_id, files, self.text(deployment, release.id, release.key), hidden)
 
 
-def check_with_compose(prepared: Prepared, store: Store, composer: Composer) -> None:
+def check_with_compose(prepared: filling.Prepared, store: Store, composer: Composer) -> None:
     """Let Compose read the release before anything is stopped; nothing of it stays on the disk."""
     with filling.scratch(store.folder) as folder:
         filling.fill(folder, prepared.files, prepared.text, dict.fromkeys(prepared.secrets, "hidden"))

@@ -221,7 +221,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        # bytes that a disk spoilt are for the reader of the text to find: a journal is read line by line
+        return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,6 @@ from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Everything that a new release is made of, gathered before the first step."""
-
-    release: Release
-    image_id: str
-    files: Mapping[str, bytes]
-    text: str
-    secrets: Mapping[str, str]
-
-
 @dataclass(slots=True)
 class World:
     """The neighbours of one command, and what it has learnt so far."""
@@ -39,7 +28,7 @@ class World:
     daemon: Daemon
     compose: Callable[[], Composer]
     tell: Callable[[Event], None]
-    prepared: Prepared | None = None
+    prepared: filling.Prepared | None = None
     adopted: Release | None = None
     op: int = 0
     leaving: set[str] = field(default_factory=set)
