@@ -15,11 +15,12 @@ from typing import Any
 import typer
 
 from b70ctl.cli.console import Console, can_ask, console
+from b70ctl.core.journal import unfinished
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Observed, Release
 from b70ctl.edge import places
 from b70ctl.edge.catalog import Catalog, open_catalog
-from b70ctl.edge.lock import leased, locked
+from b70ctl.edge.lock import holder, leased, locked
 from b70ctl.edge.preparing import Workshop
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.store import Store, now
@@ -71,6 +72,18 @@ class Here:
         """What Docker shows of the site."""
         found: Observed = self.daemon.observe(self.catalog.site.name, self.store.releases())
         return found
+
+    def unfinished(self) -> str | None:
+        """What a command that was cut off asks for; None while one is at work, or where all ended."""
+        op = unfinished(self.store.ops())
+        if op is None or holder(self.store.lock_file):
+            return None
+        return f"`{op.begin.by}` ({op.begin.at}) was cut off; `b70ctl recover` brings it to its end"
+
+    def mention_unfinished(self) -> None:
+        """Tell it, in a command that only looks."""
+        if found := self.unfinished():
+            self.console.warn(found)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Change]:

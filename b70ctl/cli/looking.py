@@ -7,7 +7,6 @@ from typing import Any
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.core.history import before
-from b70ctl.core.journal import unfinished
 from b70ctl.core.release import Release
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
 from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
@@ -32,14 +31,13 @@ def _status(here: Here) -> dict[str, Any]:
 
     store, site = here.store, here.catalog.site
     state = store.state()
-    op = unfinished(store.ops())
     busy = holder(store.lock_file)
     found: dict[str, Any] = {
         "site": str(here.site_root),
         "serving": state.serving,
         "stopped": state.stopped or None,
         "busy": busy,
-        "unfinished": None if op is None or busy else f"{op.begin.by} ({op.begin.at}); `b70ctl recover` ends it",
+        "unfinished": here.unfinished(),
     }
     if damaged := store.book().damaged:
         found["journal"] = f"lines {', '.join(map(str, damaged))} of {store.journal_file} cannot be read"
@@ -109,6 +107,7 @@ def _said(value: Any) -> str:
 def logs(here: Here, release: str | None, *, previous: bool, follow: bool, tail: int) -> None:
     """Show the engine's log; of a release that is gone or failed, the log that was kept."""
     store = here.store
+    here.mention_unfinished()
     kept = store.releases()
     name = release or (before(store.state(), store.served(), kept) if previous else store.state().serving)
     if here.site_root is not None and name is None:

@@ -14,6 +14,7 @@ from b70ctl.edge.store import Store
 def history(here: Here, limit: int, *, verbose: bool) -> None:
     """Show what served when, why it changed, and how it booted, oldest first."""
     ops = here.store.ops()[-limit:] if here.site_root is not None else []
+    here.mention_unfinished()
     verdicts = {name: here.store.verdict(name) for name in here.store.releases()}
     if here.console.json:
         here.console.data([_op(op, verdicts) for op in ops])

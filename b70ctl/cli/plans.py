@@ -8,6 +8,7 @@ from b70ctl.core.plan import Plan
 
 def show(here: Here, found: Plan) -> None:
     """A plan that was asked for, as data or as text."""
+    here.mention_unfinished()
     if here.console.json:
         here.console.data(found.model_dump(mode="json"))
     elif found.steps:

@@ -113,12 +113,12 @@ def schema_text(*, site: bool = False) -> str:
     found = (Site if site else Profile).model_json_schema()
     if not site:
         found["properties"]["extends"] = {"type": "string", "description": "The profile that this one builds on."}
+        _make_removable(found)
         for part in (found, *found["$defs"].values()):
             if "properties" in part:
                 # a child need not repeat what its parent says, and may append to it or remove it
                 part.pop("required", None)
                 part["patternProperties"] = {r"^\+": {"type": "array", "description": "Appended to the parent's list."}}
-        _make_removable(found)
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
     return json_.dumps(found, indent=2, ensure_ascii=False) + "\n"
 

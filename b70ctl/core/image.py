@@ -85,7 +85,7 @@ def within(version: str, ranges: str) -> bool:
 def same_version(wanted: str, found: str) -> bool:
     """Whether two spellings mean one version; a local part (`+g0a4756bb5`) counts only where both have one."""
     left, right = parsed_version(wanted), parsed_version(found)
-    return left == right if left.local and right.local else left.public == right.public
+    return left == right if left.local and right.local else Version(left.public) == Version(right.public)
 
 
 def check_reference(ref: str) -> str:

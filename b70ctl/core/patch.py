@@ -5,14 +5,25 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from packaging.specifiers import SpecifierSet
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from b70ctl.core.image import ImageFacts, within
 from b70ctl.core.profile import EnvName, Strict, Text
 from b70ctl.errors import Refused
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$")]
+
+
+def _below(path: str) -> str:
+    if ".." in path.split("/"):
+        raise ValueError("it leads out of its folder")
+    return path
+
+
+RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$"), AfterValidator(_below)]
+Range = Annotated[Text, AfterValidator(lambda ranges: str(SpecifierSet(ranges)) and ranges)]
+"""Versions, for example `>=0.19,<0.23`."""
 
 
 class Edit(Strict):
@@ -38,7 +49,7 @@ class Script(Strict):
 class Harm(Strict):
     """A range of versions that must not have the patch, and why."""
 
-    versions: Text
+    versions: Range
     reason: Text
 
 
@@ -48,7 +59,7 @@ class Patch(Strict):
     summary: Text
     why: Text
     """What breaks without it."""
-    versions: Text
+    versions: Range
     """The vLLM versions that need it, as a range."""
     unneeded: list[Harm] = Field(default_factory=list)
     """Versions where it is needless or harmful."""
