@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import typer
 
-from b70ctl.cli.here import Change, Here, is_root
-from b70ctl.cli.linting import refusals
+from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import show
+from b70ctl.cli.ready import can_become, can_return
 from b70ctl.core.deployment import changes
 from b70ctl.core.history import before, meant
 from b70ctl.core.plan import Plan, plan_switch
-from b70ctl.core.preflight import faults, refusal
 from b70ctl.core.release import Observed, Release, release_id
 from b70ctl.edge.preparing import Wanted
 from b70ctl.errors import Exit, Refused
@@ -59,7 +58,7 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
         here.console.say(f"{incumbent.id} serves this already; `b70ctl restart` starts it anew")
         return
-    _preflight(here, wanted, incumbent, observed)
+    can_become(here, wanted, incumbent, observed)
     world.prepared = here.workshop(docker=True).prepare(wanted, number, change.command)
     _check(change)
     plan = _switch_plan(here, world.prepared.release.id, wanted, incumbent, observed, adopt=bool(adopt))
@@ -89,20 +88,6 @@ def _adopt(change: Change, name: str, number: int) -> Release:
         raise Refused("the site has an engine of its own that serves, so nothing is adopted", hint="b70ctl status")
     keys = read_secrets(here.catalog.site, here.site_root)
     return adopted_release(here.daemon, name, here.catalog.site, number, change.command, keys)
-
-
-def _preflight(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:
-    from b70ctl.edge.companions import companion_files
-    from b70ctl.edge.preflight import look
-
-    leaving = {item.id for item in observed.containers if incumbent and item.release == incumbent.id}
-    leaving |= {incumbent.container} if incumbent and incumbent.container else set()
-    host = here.workshop(docker=True).host
-    companion_files(here.catalog.site, here.site_root)
-    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving, root=is_root())
-    found = [*faults(wanted.deployment, wanted.written.profile, seen), *refusals(here, wanted)]
-    if found:
-        raise refusal(found)
 
 
 def _check(change: Change) -> None:
@@ -152,13 +137,14 @@ def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
-        plan = _rollback_plan(here, name, change.world.observe())
+        observed = change.world.observe()
+        plan = _rollback_plan(here, name, observed)
         target = here.store.release(str(plan.wanted))
         change.lease([target.deployment.cards])
         if not plan.steps:
             here.console.say(f"{plan.wanted} serves already")
             return
-        _can_start(here, target)
+        can_return(here, target, here.store.releases().get(plan.incumbent or ""), observed)
         here.console.plan(plan)
         if not here.console.confirm(f"go back to {plan.wanted}?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
@@ -180,19 +166,6 @@ def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
         companions=bool(here.catalog.site.companions),
         changes=changes(kept[incumbent].deployment if incumbent else None, kept[target].deployment),
     )  # fmt: skip
-
-
-def _can_start(here: Here, target: Release) -> None:
-    """A release's own image must still be there, or its container."""
-    present = (
-        here.daemon.inspect(target.container)
-        if target.kind == "adopted"
-        else here.daemon.image(target.deployment.image)
-    )
-    if present is None:
-        what = f"container {target.profile}" if target.kind == "adopted" else f"image {target.deployment.image}"
-        raise Refused(f"release {target.id} cannot come back: {what} is gone",
-                      hint=f"docker pull {target.deployment.image_ref}")  # fmt: skip
 
 
 def plan(here: Here, wish: Wish, *, exit_code: bool) -> None:

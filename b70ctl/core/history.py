@@ -10,13 +10,18 @@ from b70ctl.errors import Refused, UsageError
 
 def before(state: State, served: Sequence[str], kept: Mapping[str, Release]) -> str:
     """The release that served before the serving one; `served` is oldest first."""
-    earlier = [name for name in served if name != state.serving and name in kept]
-    if not earlier:
+    found = _before(state, served, kept)
+    if found is None:
         raise Refused("nothing served before, so there is nothing to go back to", hint="b70ctl history")
+    return found
+
+
+def _before(state: State, served: Sequence[str], kept: Mapping[str, Release]) -> str | None:
+    earlier = [name for name in served if name != state.serving and name in kept]
     if state.serving in served:
         last = len(served) - 1 - list(reversed(served)).index(str(state.serving))
         earlier = [name for name in served[:last] if name != state.serving and name in kept] or earlier
-    return earlier[-1]
+    return earlier[-1] if earlier else None
 
 
 def meant(
@@ -77,9 +82,6 @@ def prunable(
     else every switch would keep one release for ever.
     """
     named = {release for name, release in state.snapshots.items() if not name.startswith("before-")}
-    protected = named | ({state.serving} if state.serving else set())
-    earlier = [name for name in served if name != state.serving]
-    if earlier:
-        protected.add(earlier[-1])
+    protected = {*named, state.serving, _before(state, served, kept)}
     rest = sorted((r for r in kept.values() if r.id not in protected), key=lambda r: r.number, reverse=True)
     return {r.id: f"older than the {keep} newest, and has no name" for r in reversed(rest[keep:])}

@@ -148,13 +148,11 @@ def plan_prune(releases: dict[str, str]) -> Plan:
 def way_back(plan: Plan, begun: int) -> tuple[Step, ...]:
     """The undo steps that are needed when the first `begun` steps were begun.
 
-    As long as the incumbent was not told to stop it still serves, and only what was made has to go.
+    As long as the incumbent was not told to stop it still serves, and only what was made or started has to go.
     """
     disturbed = any(step.verb in (Verb.STOP, Verb.START) for step in plan.steps[:begun])
-    made = any(step.verb is Verb.WRITE for step in plan.steps[:begun])
-    if disturbed:
-        return plan.undo
-    return tuple(step for step in plan.undo if made and step.verb is Verb.DISCARD)
+    made = any(step.verb in (Verb.WRITE, Verb.START) for step in plan.steps[:begun])
+    return tuple(step for step in plan.undo if (made if step.verb is Verb.DISCARD else disturbed))
 
 
 def _step(verb: Verb, subject: str, because: str) -> Step:

@@ -24,7 +24,8 @@ class Seen:
     """What was found on the box, with the engine that is to be replaced left out of it."""
 
     image_present: bool
-    facts: ImageFacts
+    facts: ImageFacts | None = None
+    """None for a release that was proven with its image before."""
     port_holder: str | None = None
     port_container: str | None = None
     missing: tuple[str, ...] = ()
@@ -32,21 +33,21 @@ class Seen:
     holders: tuple[CardHolder, ...] = ()
 
 
-def faults(deployment: Deployment, profile: Profile, seen: Seen) -> list[B70Error]:
-    """Everything that stands in the way, the most basic first."""
+def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[B70Error]:
+    """Everything that stands in the way, the most basic first; a release that is kept needs no profile any more."""
     found: list[B70Error] = []
-    wheres = {need.what: need.where for need in profile.needs}
+    wheres = {need.what: need.where for need in profile.needs} if profile else {}
     if not seen.image_present:
         where = wheres.get(deployment.image_ref, f"docker pull {deployment.image_ref}")
         found.append(Refused(f"Docker does not have the image {deployment.image_ref}", hint=where))
-    elif not same_version(profile.image.vllm, seen.facts.vllm):
+    elif profile and seen.facts and not same_version(profile.image.vllm, seen.facts.vllm):
         found.append(
             Refused(
                 f"the profile is for vLLM {profile.image.vllm}, the image {deployment.image_ref} has {seen.facts.vllm}",
                 hint=f"--set image.vllm={seen.facts.vllm}, if you know that the profile fits it",
             )
         )
-    found += [Refused(f"{path} does not exist", hint=_where(path, wheres)) for path in seen.missing]
+    found += [_absent(path, deployment, wheres) for path in seen.missing]
     if seen.port_holder:
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
@@ -55,9 +56,12 @@ def faults(deployment: Deployment, profile: Profile, seen: Seen) -> list[B70Erro
     return found
 
 
-def _where(path: str, wheres: dict[str, str]) -> str | None:
-    folder = path.removesuffix("/config.json")
-    return next((where for what, where in wheres.items() if folder.endswith(what)), None)
+def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Error:
+    what, folder = f"{path} does not exist", path.removesuffix("/config.json")
+    if path in (source for source, _ in deployment.devices):
+        return MachineError(what, hint="ls -l /dev/dri/by-path, and `dri` in site.yaml")
+    where = next((where for name, where in wheres.items() if folder.endswith(name)), None)
+    return Refused(what, hint=where or f"ls {path.rpartition('/')[0] or '/'}")
 
 
 def _port(deployment: Deployment, seen: Seen) -> B70Error:

@@ -87,7 +87,7 @@ def resolve(request: Request, place: Place, facts: ImageFacts, patches: Mapping[
         card_count=len(indices),
         devices=((site.dri, "/dev/dri"),) if indices else (),
         groups=_groups(site, place.host) if indices else (),
-        mounts=tuple(_mounts(profile, place)),
+        mounts=tuple(_mounts(profile, place, orders)),
         files=orders,
         cache_volume=_cache_volume(site, facts, words, env),
         shm_size=profile.resources.shm_size,
@@ -182,7 +182,7 @@ def _requires(profile: Profile, place: Place) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _mounts(profile: Profile, place: Place) -> list[Mount]:
+def _mounts(profile: Profile, place: Place, orders: tuple[Order, ...]) -> list[Mount]:
     found = []
     draft = profile.speculative.draft if profile.speculative else None
     if profile.model.path is not None or (draft and draft.path is not None):
@@ -198,7 +198,8 @@ def _mounts(profile: Profile, place: Place) -> list[Mount]:
         Mount(source=_absolute(mount.source, place.root), target=mount.target, read_only=mount.read_only)
         for mount in profile.mounts
     )
-    targets = [mount.target for mount in found]
+    targets = [posixpath.normpath(mount.target) for mount in found]
+    targets += [*(order.target for order in orders), serving.CACHE, "/dev/dri/by-path"]
     twice = next((target for target in targets if targets.count(target) > 1), None)
     if twice:
         raise UsageError(f"two mounts have the target {twice}")
@@ -221,7 +222,7 @@ def _orders(profile: Profile, place: Place, facts: ImageFacts, patches: Mapping[
             orders.append(
                 Order(
                     kind="copy",
-                    to=f"files/{name}/{base}",
+                    to=f"files/{name}/{script.file}",
                     target=f"{serving.SCRIPTS}/{len(orders):02}-{number}-{base}",
                     name=name,
                     source=_absolute(f"patches/{name}/{script.file}", place.root),

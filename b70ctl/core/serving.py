@@ -77,7 +77,7 @@ def plain(word: str) -> str:
 def below_models(path: str) -> str:
     """A directory below the models directory, in the container's words; nothing can climb out of it."""
     clean = posixpath.normpath(path)
-    if clean.startswith(("/", "..")) or clean == ".":
+    if clean.split("/")[0] in ("", ".", ".."):
         raise UsageError(f"model path `{path}` must be a directory below the site's `models`")
     return f"{MODELS}/{clean}"
 

@@ -59,6 +59,13 @@ class Site(Strict):
     keep: Annotated[int, Field(ge=1, le=1000)] = 5
     """Releases that `prune` keeps beside the serving one, the one before it and the named ones."""
 
+    @field_validator("cards")
+    @classmethod
+    def _each_once(cls, cards: list[str] | None) -> list[str] | None:
+        if cards is not None and len(set(cards)) < len(cards):
+            raise ValueError("a card is named twice")
+        return cards
+
     @field_validator("bind")
     @classmethod
     def _an_address(cls, bind: str) -> str:

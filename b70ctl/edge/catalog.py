@@ -153,8 +153,10 @@ def checked(
     try:
         return model.model_validate(raw, strict=strict)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        raise UsageError(_fault(model, fault, documents, prefix, len(error.errors()))) from None
+        faults = error.errors(include_url=False)
+        # a key that does not exist tells why the one that should is missing
+        first = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
+        raise UsageError(_fault(model, first, documents, prefix, len(faults))) from None
 
 
 def _fault(
@@ -176,7 +178,8 @@ def _fault(
     if not documents:
         return f"{said}{more}"
     # the file that speaks of the value most closely; of several the newest, and a `--set` only of its own value
-    closest = max(documents, key=lambda document: (document.depth(path), () in document.lines))
+    depths = [(document.depth(path), document.depth(path) > 0 or () in document.lines) for document in documents]
+    closest = documents[depths.index(max(depths))]
     return f"{closest.at(path)}: {said}{more}"
 
 

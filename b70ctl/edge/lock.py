@@ -50,12 +50,13 @@ def holder(path: Path) -> str | None:
     The kernel's table is read instead of trying the lock: a reader must not be in the way of a command that starts.
     """
     try:
-        status = path.stat()
+        inode = f":{path.stat().st_ino}"
         rows = [row.split() for row in Path("/proc/locks").read_text().splitlines()]
     except OSError:
         return None
-    inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    return _holder(path) if any("FLOCK" in row and inode in row and "->" not in row for row in rows) else None
+    # by the inode alone: the device of a btrfs subvolume is another one here than in the kernel's table
+    taken = any("FLOCK" in row and "->" not in row and any(word.endswith(inode) for word in row) for row in rows)
+    return _holder(path) if taken else None
 
 
 def _open(path: Path) -> int:

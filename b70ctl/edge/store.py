@@ -214,9 +214,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
     raw = _read(path)
     try:
         found: Mapping[str, Any] | None = json.loads(raw) if raw is not None else None
-    except ValueError as error:
+        return dict(found) if found is not None else None
+    except (ValueError, TypeError) as error:
         raise B70Error(f"{path} is damaged: {error}", hint=f"mv {path} {path}.damaged") from error
-    return dict(found) if found is not None else None
 
 
 def _read(path: Path) -> str | None:

@@ -1,0 +1,8 @@
+"""Every benchmark, one after the other; figures and no verdicts."""
+
+from __future__ import annotations
+
+from . import memory, rendering, startup, switching
+
+for benchmark in (startup, rendering, switching, memory):
+    benchmark.main()

@@ -1,0 +1,89 @@
+"""What every test stands on: no home, no network beyond loopback, no process that was not asked for."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+HERE = Path(__file__).parent
+OWN_WORLD = ("docker", "rig_checks", "bench")
+"""Folders whose tests run against real programs and bring their own fixtures."""
+STARTING = {"subprocess.Popen", "os.posix_spawn", "os.system", "os.exec", "pty.spawn"}
+KEPT = {"B70CTL_REQUIRE_DOCKER", "B70CTL_RIG_CACHE", "B70CTL_NO_APT"}
+
+settings.register_profile("b70ctl", deadline=None, database=None, max_examples=60, derandomize=True)
+settings.load_profile("b70ctl")
+
+
+class _Guard:
+    """Whether the test that runs now may start processes."""
+
+    processes = True
+    active = False
+
+
+def _watch(event: str, args: tuple[Any, ...]) -> None:
+    # an audit hook sees every way to a process or a socket, and cannot be patched around by accident
+    if not _Guard.active:
+        return
+    if event in STARTING and not _Guard.processes:
+        raise AssertionError(f"this test starts a process ({args[0]!r}); mark it `process` if that is what it is about")
+    if event == "socket.connect" and not _is_local(args[1]):
+        raise AssertionError(f"this test connects to {args[1]!r}, which is not loopback")
+
+
+def _is_local(address: Any) -> bool:
+    if not isinstance(address, tuple):
+        return True  # a path: AF_UNIX
+    try:
+        return ipaddress.ip_address(str(address[0])).is_loopback
+    except ValueError:
+        return address[0] in ("localhost", "")
+
+
+sys.addaudithook(_watch)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "process: starts processes of its own, without Docker")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _Guard.processes = _in_own_world(item.path) or item.get_closest_marker("process") is not None
+    _Guard.active = True
+    try:
+        return (yield)
+    finally:
+        _Guard.active = False
+
+
+def _in_own_world(path: Path) -> bool:
+    inside = path.relative_to(HERE) if path.is_relative_to(HERE) else path
+    return not path.is_relative_to(HERE) or inside.parts[0] in OWN_WORLD or inside.name == "test_packaging.py"
+
+
+@pytest.fixture(autouse=True)
+def isolated(request: pytest.FixtureRequest) -> None:
+    """A home of its own, a fixed terminal, and none of the person's settings."""
+    if _in_own_world(request.node.path):
+        return
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    home: Path = request.getfixturevalue("tmp_path_factory").mktemp("home")
+    for name in os.environ:
+        if name.startswith(("B70CTL_", "COMPOSE_", "DOCKER_")) and name not in KEPT:
+            patch.delenv(name)
+    patch.setenv("HOME", str(home))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        patch.setenv(name, str(home / name.lower()))
+    patch.setenv("B70CTL_LEASES", str(home / "leases"))
+    patch.setenv("COLUMNS", "120")
+    patch.setenv("NO_COLOR", "1")
+    patch.setenv("TERM", "dumb")

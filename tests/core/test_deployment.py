@@ -1,0 +1,75 @@
+"""Equal deployments are equal to the byte, and every difference is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b70ctl.core.deployment import SHOWN, Address, Deployment, changes
+from tests.making import a_profile, resolved
+
+BASE = resolved(a_profile(engine={"max_model_len": 8192}, env={"A": "1", "B": "2"}))
+
+
+def test_a_deployment_is_written_and_read_back_equal():
+    assert Deployment.model_validate_json(BASE.model_dump_json()) == BASE
+    assert Deployment.model_validate(json.loads(BASE.canonical())).digest == BASE.digest
+
+
+@given(st.permutations(["A", "B", "C"]))
+def test_the_order_in_which_variables_were_written_changes_nothing(names):
+    assert resolved(a_profile(env=dict.fromkeys(names, "1"))).canonical() == resolved(
+        a_profile(env={"A": "1", "B": "1", "C": "1"})
+    ).canonical()
+
+
+@pytest.mark.parametrize(
+    ("bind", "url"),
+    [("127.0.0.1", "http://127.0.0.1:8000"), ("0.0.0.0", "http://127.0.0.1:8000"), ("::", "http://[::1]:8000"),
+     ("::1", "http://[::1]:8000"), ("fd00::1", "http://[fd00::1]:8000")],
+)  # fmt: skip
+def test_an_engine_on_every_address_is_asked_on_loopback(bind, url):
+    assert Address(bind=bind, port=8000).url == url
+
+
+def test_docker_waits_longer_than_the_engine():
+    assert BASE.stop_grace > BASE.shutdown_timeout
+
+
+def test_nothing_before_is_no_change_and_neither_is_the_same_again():
+    assert changes(None, BASE) == ()
+    assert changes(BASE, BASE) == ()
+
+
+def test_a_changed_flag_is_told_by_its_name():
+    after = resolved(a_profile(engine={"max_model_len": 4096}, env={"A": "1", "B": "2"}))
+    assert [(each.what, each.before, each.after) for each in changes(BASE, after)] == [
+        ("command --max-model-len", "8192", "4096")
+    ]
+
+
+def test_a_variable_that_came_or_went_is_told():
+    after = resolved(a_profile(engine={"max_model_len": 8192}, env={"B": "2", "C": "3"}))
+    told = {each.what: (each.before, each.after) for each in changes(BASE, after)}
+    assert told == {"environment A": ("1", None), "environment C": (None, "3")}
+
+
+@pytest.mark.parametrize("field", SHOWN)
+def test_no_shown_field_changes_in_silence(field):
+    other = {str: "another", tuple: ("another",), dict: {"another": "x"}}
+    value = getattr(BASE, field)
+    new = other.get(type(value)) or value.model_copy(update={list(type(value).model_fields)[0]: None})
+    assert changes(BASE, BASE.model_copy(update={field: new}))
+
+
+def test_an_identity_is_shortened_where_people_read_it():
+    after = BASE.model_copy(update={"image": "a@sha256:" + "f" * 64})
+    assert changes(BASE, after)[0].after == "a@sha256:" + "f" * 12 + "…"
+
+
+def test_a_change_is_one_line():
+    after = BASE.model_copy(update={"entrypoint": ("/bin/bash", "-c", "set -e\nexec", "--")})
+    assert "\n" not in str(changes(BASE, after)[0].after)

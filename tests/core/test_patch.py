@@ -1,0 +1,117 @@
+"""A patch applies exactly, or the start is refused."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from b70ctl.core.patch import patched, refuse_unless_meant_for
+from b70ctl.errors import Refused
+from tests.making import a_patch, some_facts
+
+BASE = "before\nold\nafter\n"
+
+
+def digest(text):
+    return hashlib.sha256(text.encode("utf-8", errors="surrogateescape")).hexdigest()
+
+
+def for_base(text, **changes):
+    return a_patch(bases={digest(text): "0.21.0"}, **changes)
+
+
+def test_a_known_base_is_changed_at_its_anchor_and_nowhere_else():
+    assert patched("p", for_base(BASE), "vllm/a.py", BASE) == "before\nnew\nafter\n"
+
+
+@pytest.mark.parametrize(("base", "times"), [("before\nafter\n", 0), ("old\nold\n", 2)])
+def test_an_anchor_that_is_not_there_once_is_refused_even_for_a_known_base(base, times):
+    with pytest.raises(Refused, match=f"{times} times"):
+        patched("p", for_base(base), "vllm/a.py", base)
+
+
+def test_an_unknown_base_is_refused_with_the_command_that_accepts_it():
+    with pytest.raises(Refused, match="not made for this") as refused:
+        patched("p", for_base("another"), "vllm/a.py", BASE)
+    assert refused.value.hint == f"b70ctl patches accept p:{digest(BASE)}"
+
+
+def test_an_accepted_base_is_as_good_as_a_known_one():
+    assert "new" in patched("p", a_patch(), "vllm/a.py", BASE, frozenset({digest(BASE)}))
+
+
+def test_accepting_a_base_does_not_make_up_for_a_missing_anchor():
+    base = "nothing of the kind"
+    with pytest.raises(Refused, match="0 times"):
+        patched("p", a_patch(), "vllm/a.py", base, frozenset({digest(base)}))
+
+
+def test_edits_of_other_files_are_left_out():
+    edits = [{"file": "vllm/a.py", "old": "old\n", "new": "new\n"}, {"file": "b.py", "old": "x", "new": "y"}]
+    assert patched("p", for_base(BASE, edits=edits), "vllm/a.py", BASE) == "before\nnew\nafter\n"
+
+
+def test_edits_of_one_file_are_made_in_order():
+    edits = [{"file": "f", "old": "old", "new": "mid"}, {"file": "f", "old": "mid", "new": "end"}]
+    assert "end" in patched("p", for_base(BASE, edits=edits), "f", BASE)
+
+
+def test_a_file_that_is_not_utf8_is_refused_or_patched_and_never_a_crash():
+    base = (b"\xff" + BASE.encode()).decode("utf-8", errors="surrogateescape")
+    made = patched("p", for_base(base), "vllm/a.py", base)
+    assert made.encode("utf-8", errors="surrogateescape") == b"\xffbefore\nnew\nafter\n"
+
+
+@given(st.text(), st.text())
+def test_all_of_a_base_but_the_anchor_stays(before, after):
+    base = f"{before}<anchor>{after}"
+    if base.count("<anchor>") == 1:
+        patch = for_base(base, edits=[{"file": "f", "old": "<anchor>", "new": "<made>"}])
+        assert patched("p", patch, "f", base) == f"{before}<made>{after}"
+
+
+def test_a_harmful_version_is_refused_with_the_reason_before_the_range_is_looked_at():
+    patch = a_patch(unneeded=[{"versions": ">=0.23", "reason": "it diverts"}])
+    with pytest.raises(Refused, match="it diverts"):
+        refuse_unless_meant_for("p", patch, some_facts(vllm="0.24.0"))
+
+
+def test_a_version_out_of_range_is_refused_and_one_within_is_not():
+    with pytest.raises(Refused, match="is for vLLM"):
+        refuse_unless_meant_for("p", a_patch(), some_facts(vllm="0.18.0"))
+    refuse_unless_meant_for("p", a_patch(), some_facts(vllm="0.21.1.dev17+g0a4756bb5"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"edits": None},
+        {"scripts": [{"file": "a.py", "where": "there"}]},
+        {"edits": [{"file": "/etc/passwd", "old": "a", "new": "b"}]},
+        {"edits": [{"file": "a.py", "old": "", "new": "b"}]},
+        {"bases": {"abc": "0.1"}},
+        {"bases": {"A" * 64: "0.1"}},
+        {"env": {"NOT OK": "1"}},
+    ],
+)
+def test_a_patch_that_cannot_be_meant_is_no_patch(changes):
+    with pytest.raises(ValidationError):
+        a_patch(**changes)
+
+
+@pytest.mark.parametrize("changes", [{"versions": "newer"}, {"unneeded": [{"versions": "x", "reason": "y"}]}])
+def test_a_range_that_is_none_is_found_when_the_patch_is_read(changes):
+    with pytest.raises(ValidationError, match=r"versions"):
+        a_patch(**changes)
+
+
+@pytest.mark.parametrize("file", ["../outside.py", "vllm/../../outside.py", "a/.."])
+def test_a_patch_reaches_nothing_above_its_folder(file):
+    with pytest.raises(ValidationError):
+        a_patch(edits=[{"file": file, "old": "a", "new": "b"}])
+    with pytest.raises(ValidationError):
+        a_patch(edits=None, scripts=[{"file": file, "where": "there"}])

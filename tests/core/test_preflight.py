@@ -1,0 +1,75 @@
+"""Everything that stands in the way is told at once, with what to type."""
+
+from __future__ import annotations
+
+import pytest
+
+from b70ctl.core.preflight import CardHolder, Seen, faults, refusal
+from b70ctl.errors import Exit, MachineError, Refused
+from tests.making import ADDRESS, a_host, a_profile, a_site, resolved, some_facts
+
+PROFILE = a_profile(
+    needs=[{"what": "example/vllm:1", "where": "build it"}, {"what": "some-model", "where": "download it"}]
+)
+DEPLOYMENT = resolved(PROFILE, a_site(), a_host(ADDRESS))
+
+
+def seen(**changes):
+    return Seen(**{"image_present": True, "facts": some_facts()} | changes)
+
+
+def found(deployment=DEPLOYMENT, profile=PROFILE, **changes):
+    return faults(deployment, profile, seen(**changes))
+
+
+def test_where_all_is_well_nothing_is_said():
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "hint"),
+    [
+        ({"image_present": False}, "does not have the image", "build it"),
+        ({"facts": some_facts(vllm="0.22.0")}, "is for vLLM 0.21.0", "image.vllm=0.22.0"),
+        ({"missing": ("/srv/models/some-model/config.json",)}, "does not exist", "download it"),
+        ({"port_holder": "process 7 (nginx)"}, "port 8000 on 127.0.0.1 is taken by process 7", "--port N"),
+        ({"port_holder": "container old", "port_container": "old"}, "container old", "--adopt old"),
+        ({"holders": (CardHolder(ADDRESS, "container old", "old"),)}, f"card {ADDRESS} is held", "--adopt old"),
+    ],
+)
+def test_each_obstacle_is_told_with_what_to_do_about_it(changes, what, hint):
+    [fault] = found(**changes)
+    assert what in fault.what
+    assert hint in str(fault.hint)
+
+
+def test_an_image_that_nobody_said_where_to_get_is_pulled():
+    [fault] = found(profile=a_profile(), image_present=False)
+    assert fault.hint == "docker pull example/vllm:1"
+
+
+def test_a_development_build_of_the_wanted_version_is_the_wanted_version():
+    profile = a_profile(image={"vllm": "0.21.1.dev17"})
+    assert found(profile=profile, facts=some_facts(vllm="0.21.1.dev17+g0a4756bb5")) == []
+
+
+def test_a_process_that_holds_the_card_cannot_be_adopted():
+    [fault] = found(holders=(CardHolder(ADDRESS, "process 7 (python)"),))
+    assert fault.hint is None
+
+
+def test_a_profile_that_needs_a_card_is_told_where_there_is_none():
+    blind = DEPLOYMENT.model_copy(update={"cards": ()})
+    [fault] = found(blind)
+    assert fault.exit_code is Exit.MACHINE
+    assert found(resolved(a_profile(cards="none")), a_profile()) == []
+
+
+def test_one_obstacle_is_itself_and_several_are_told_together():
+    one, two = Refused("first", hint="do this"), MachineError("second")
+    assert refusal([one]) is one
+    both = refusal([one, two])
+    assert "2 things" in both.what
+    assert all(each in both.what for each in ("first", "do this", "second"))
+    assert both.exit_code is Exit.FAILED
+    assert refusal([two, one]).exit_code is Exit.MACHINE

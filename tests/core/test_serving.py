@@ -1,0 +1,207 @@
+"""Settings become vLLM's own words, and nothing that is a value is read as a flag."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b70ctl.core.serving import (
+    MODELS,
+    argv,
+    below_models,
+    engine_flags,
+    entrypoint,
+    environment,
+    flag,
+    model_argument,
+    speculative_config,
+)
+from b70ctl.errors import UsageError
+from tests.making import a_profile, some_facts
+
+SETVARS = ("/bin/bash", "-c", 'source /opt/intel/oneapi/setvars.sh --force && exec "$@"', "--")
+FAMILIES = {
+    "self-built": some_facts(entrypoint=()),
+    "intel": some_facts(entrypoint=SETVARS, setvars=True),
+    "vllm-openai": some_facts(entrypoint=("vllm", "serve"), setvars=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, ["--x"]),
+        (True, ["--x"]),
+        (False, ["--no-x"]),
+        (5, ["--x", "5"]),
+        (-1, ["--x=-1"]),
+        (0.95, ["--x", "0.95"]),
+        ("fp8", ["--x", "fp8"]),
+        ("-O3", ["--x=-O3"]),
+        ("", ["--x", ""]),
+        ([1, "a", True], ["--x", "1", "a", "true"]),
+        ({"a": {"b": [1]}, "c": "ü"}, ["--x", '{"a":{"b":[1]},"c":"ü"}']),
+    ],
+)
+def test_a_flag_is_the_words_that_vllm_reads(value, words):
+    assert flag("x", value) == words
+
+
+@given(st.text())
+def test_text_stays_one_value_whatever_it_begins_with(value):
+    words = flag("x", value)
+    assert words in (["--x", value], [f"--x={value}"])
+    assert len(words) == 1 or not words[1].startswith("-")
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans()))
+def test_a_mapping_is_one_word_of_json_that_says_the_same(value):
+    name, word = flag("x", value)
+    assert (name, json.loads(word)) == ("--x", value)
+
+
+@pytest.mark.parametrize("value", [["-a"], [-1], ["ok", "--host"]])
+def test_a_list_item_that_looks_like_a_flag_is_refused(value):
+    with pytest.raises(UsageError, match="as a flag"):
+        flag("x", value)
+
+
+@pytest.mark.parametrize("names", [["-m"], ["m", "--api-key"]])
+def test_a_served_name_that_looks_like_a_flag_is_refused(names):
+    with pytest.raises(UsageError, match="as a flag"):
+        argv(a_profile(model={"served_names": names}))
+
+
+def test_the_program_comes_first_and_the_engine_listens_inside_its_container():
+    words = argv(a_profile())
+    assert words[:3] == ("vllm", "serve", f"{MODELS}/some-model")
+    assert words[words.index("--host") + 1] == "0.0.0.0"
+    assert words[words.index("--shutdown-timeout") + 1] == "30"
+
+
+def test_what_a_profile_leaves_out_is_left_to_vllm():
+    assert engine_flags(a_profile().engine) == {}
+
+
+def test_one_card_is_not_spelt_out_and_two_are():
+    assert "tensor-parallel-size" not in engine_flags(a_profile().engine)
+    assert engine_flags(a_profile(engine={"tensor_parallel_size": 2}).engine)["tensor-parallel-size"] == 2
+
+
+def test_a_tool_parser_turns_tool_choice_on():
+    assert engine_flags(a_profile(engine={"tool_call_parser": "hermes"}).engine) == {
+        "tool-call-parser": "hermes", "enable-auto-tool-choice": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/etc", ".", "", "a/..", "//etc", "./../x"])
+def test_no_model_path_leaves_the_models_directory(path):
+    with pytest.raises(UsageError, match="below the site's"):
+        below_models(path)
+
+
+@given(st.text(alphabet="./ab", min_size=1, max_size=12))
+def test_every_model_path_is_refused_or_below_the_models(path):
+    try:
+        found = below_models(path)
+    except UsageError:
+        return
+    assert found.startswith(f"{MODELS}/")
+    assert ".." not in found.split("/")
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", "./a", "a//b", "a/../b", "..a", "...", "a..b"])
+def test_a_directory_below_the_models_is_found(path):
+    assert below_models(path).startswith(f"{MODELS}/")
+
+
+@pytest.mark.parametrize("hub", ["a/b", "gpt2", "Qwen/Qwen3-30B.A3B_x"])
+def test_a_hub_id_is_passed_on(hub):
+    assert model_argument(a_profile(model={"path": None, "hub": hub}).model) == hub
+
+
+@pytest.mark.parametrize("hub", ["-a/b", "/etc/passwd", "../x", "a/b/c", "a b", "a/", "--trust-remote-code", "a/é"])
+def test_what_is_no_hub_id_is_refused(hub):
+    with pytest.raises(UsageError, match="Hugging Face id"):
+        model_argument(a_profile(model={"path": None, "hub": hub}).model)
+
+
+def test_a_speculative_config_names_the_draft_by_the_containers_path():
+    spoken = a_profile(speculative={"method": "eagle3", "num_speculative_tokens": 5, "draft": {"path": "d"}})
+    assert speculative_config(spoken.speculative) == {
+        "method": "eagle3", "model": f"{MODELS}/d", "num_speculative_tokens": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["method", "num_speculative_tokens"])
+def test_an_option_may_not_contradict_a_key_of_its_own(key):
+    spoken = a_profile(speculative={"method": "ngram", "num_speculative_tokens": 5, "options": {key: "x"}})
+    with pytest.raises(UsageError, match=f"speculative.{key}"):
+        speculative_config(spoken.speculative)
+
+
+def test_an_empty_variable_is_refused_since_empty_is_not_unset():
+    with pytest.raises(UsageError, match=r"env.CCL_X.*empty"):
+        environment(a_profile(env={"CCL_X": ""}), some_facts(), {}, [])
+
+
+def test_pythonpath_is_put_before_the_images_own():
+    env = environment(a_profile(env={"PYTHONPATH": "/mine"}), some_facts(pythonpath="/theirs"), {}, [])
+    assert env["PYTHONPATH"] == "/mine:/theirs"
+    assert "PYTHONPATH" not in environment(a_profile(), some_facts(pythonpath="/theirs"), {}, [])
+
+
+def test_the_mask_names_cards_and_is_absent_without_one():
+    assert environment(a_profile(), some_facts(), {}, [0, 2])["ZE_AFFINITY_MASK"] == "0,2"
+    assert "ZE_AFFINITY_MASK" not in environment(a_profile(), some_facts(), {}, [])
+
+
+def test_the_hub_is_left_alone_unless_a_download_was_asked_for():
+    assert environment(a_profile(), some_facts(), {}, [])["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(a_profile(boot={"download": True}), some_facts(), {}, [])
+
+
+def test_a_patchs_variables_come_last_and_numbers_become_text():
+    env = environment(a_profile(env={"A": 1, "B": "profile"}), some_facts(), {"B": "patch"}, [])
+    assert (env["A"], env["B"]) == ("1", "patch")
+    assert list(env) == sorted(env)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_scripts_only_an_image_that_prepares_oneapi_gets_an_entrypoint(family):
+    assert bool(entrypoint(FAMILIES[family], ())) is (family == "intel")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_command_is_run_word_for_word_in_every_family_of_images(family, tmp_path):
+    script = tmp_path / "a script's.py"
+    script.write_text("print('script')")
+    words = ["printf", "%s|", "a b", "$HOME", "it's", "--", "-x"]
+    start = entrypoint(FAMILIES[family], (str(script),))
+    ran = subprocess.run([*start, *words], capture_output=True, text=True, check=False)
+    assert ran.stdout == "script\na b|$HOME|it's|--|-x|"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_start_script_that_fails_stops_the_start(family, tmp_path):
+    bad, good = tmp_path / "bad.py", tmp_path / "good.py"
+    bad.write_text("raise SystemExit(7)")
+    good.write_text("print('not reached')")
+    ran = subprocess.run(
+        [*entrypoint(FAMILIES[family], (str(bad), str(good))), "echo", "served"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (7, "")
+
+
+@given(st.text(alphabet="ab '\"$`;&|\n/", min_size=1))
+def test_a_scripts_name_cannot_become_a_command(name):
+    line = entrypoint(some_facts(), (name,))[2].removeprefix("set -e\n").removesuffix('\nexec "$@"')
+    assert shlex.split(line) == ["python3", name]

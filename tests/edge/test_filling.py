@@ -1,0 +1,204 @@
+"""A release holds exactly what was decided, and a secret stands in one file that only its owner reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b70ctl.core.deployment import Order
+from b70ctl.core.site import Site
+from b70ctl.edge.filling import contents, draft_limit, fill, kept_secrets, read_secrets, scratch
+from b70ctl.errors import MachineError, Refused, UsageError
+from tests.making import SITE_PACKAGES, a_patch, a_profile, resolved
+
+BASE = b"before\nold\nafter\n"
+PATCH = a_patch(bases={hashlib.sha256(BASE).hexdigest(): "0.21.0"})
+DEPLOYMENT = resolved(a_profile(patches=["one"]), patches={"one": PATCH})
+
+
+def only(order):
+    return DEPLOYMENT.model_copy(update={"files": (order,)})
+
+
+def content(order, patches=None, read=lambda _: None):
+    return contents(only(order), patches or {}, {}, read)[order.to]
+
+
+def copied(path, **more):
+    return Order(kind="copy", to="files/s/s.py", target="/opt/s.py", name="s", source=str(path), **more)
+
+
+SCRIPTS = {"s": a_patch(edits=None, scripts=[{"file": "s.py", "where": "github.com/somebody/scripts"}])}
+
+
+def test_a_patched_file_is_the_images_own_with_the_edit_made():
+    asked = []
+    made = contents(DEPLOYMENT, {"one": PATCH}, {}, lambda path: asked.append(path) or BASE)
+    assert made == {"files/one/vllm/a.py": b"before\nnew\nafter\n"}
+    assert asked == [f"{SITE_PACKAGES}/vllm/a.py"]
+
+
+def test_a_base_that_was_accepted_for_another_patch_is_not_accepted_for_this():
+    base = BASE + b"more\n"
+    accepted = frozenset({hashlib.sha256(base).hexdigest()})
+    with pytest.raises(Refused, match="not made for this"):
+        contents(DEPLOYMENT, {"one": PATCH}, {"two": accepted}, lambda _: base)
+    assert contents(DEPLOYMENT, {"one": PATCH}, {"one": accepted}, lambda _: base)
+
+
+def test_a_file_that_the_image_does_not_have_is_refused():
+    with pytest.raises(Refused, match="does not have"):
+        contents(DEPLOYMENT, {"one": PATCH}, {}, lambda _: None)
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_bytes_around_the_edit_are_left_as_they_are(line_end):
+    base = BASE.replace(b"after\n", b"\xff\xfe" + line_end)
+    patch = a_patch(bases={hashlib.sha256(base).hexdigest(): "0.21.0"})
+    made = contents(DEPLOYMENT, {"one": patch}, {}, lambda _: base)
+    assert made["files/one/vllm/a.py"] == base.replace(b"old", b"new")
+
+
+# -- start scripts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_script_is_copied_byte_for_byte(tmp_path):
+    (tmp_path / "s.py").write_bytes(b"print('\xc3\xa9')\n")
+    assert content(copied(tmp_path / "s.py"), SCRIPTS) == b"print('\xc3\xa9')\n"
+
+
+def test_a_script_that_is_not_there_is_refused_with_where_to_get_it(tmp_path):
+    with pytest.raises(Refused, match="cannot be read") as refused:
+        content(copied(tmp_path / "s.py"), SCRIPTS)
+    assert refused.value.hint == "github.com/somebody/scripts"
+
+
+def test_a_script_that_is_not_the_named_one_is_refused(tmp_path):
+    (tmp_path / "s.py").write_text("another")
+    with pytest.raises(Refused, match="is not the file"):
+        content(copied(tmp_path / "s.py", sha256="0" * 64), SCRIPTS)
+
+
+def test_windows_line_ends_are_refused_with_a_way_out(tmp_path):
+    (tmp_path / "s.py").write_bytes(b"a\r\nb\r\n")
+    with pytest.raises(Refused, match="Windows") as refused:
+        content(copied(tmp_path / "s.py"), SCRIPTS)
+    assert "dos2unix" in str(refused.value.hint)
+
+
+# -- drafts -----------------------------------------------------------------------------------------------------------
+
+
+def draft(path, **overrides):
+    return Order(kind="draft-config", to="files/draft/config.json", target="/models/d/config.json", name="d",
+                 source=str(path), overrides=overrides)  # fmt: skip
+
+
+def test_an_override_changes_its_key_and_leaves_the_others_in_order(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"z": "ü", "max_position_embeddings": 2048, "a": [1]}')
+    made = content(draft(path, max_position_embeddings=262144))
+    assert list(json.loads(made).items()) == [("z", "ü"), ("max_position_embeddings", 262144), ("a", [1])]
+    assert json.loads(path.read_text())["max_position_embeddings"] == 2048
+
+
+def test_a_key_that_the_draft_does_not_have_is_refused_with_those_that_it_has(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"max_position_embeddings": 2048}')
+    with pytest.raises(Refused, match="`max_positions`.*max_position_embeddings"):
+        content(draft(path, max_positions=1))
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", "5", "null"])
+def test_a_draft_that_cannot_be_read_is_refused(tmp_path, text):
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(Refused, match="the draft's"):
+        content(draft(path, a=1))
+    assert draft_limit(draft(path)) is None
+
+
+@pytest.mark.parametrize(("text", "limit"), [('{"max_position_embeddings": 2048}', 2048), ("{}", None),
+                                             ('{"max_position_embeddings": "2048"}', None)])  # fmt: skip
+def test_a_drafts_own_limit_is_read_where_it_is_a_number(tmp_path, text, limit):
+    (tmp_path / "config.json").write_text(text)
+    assert draft_limit(draft(tmp_path / "config.json")) == limit
+
+
+# -- the folder -------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_holds_its_files_its_text_and_its_secrets(tmp_path):
+    fill(tmp_path, {"files/a/b.py": b"\xff"}, "name: x\n", {"K": "secret"})
+    found = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert set(found) == {"files/a/b.py", "compose.yaml", "secrets.env"}
+    assert found["files/a/b.py"].read_bytes() == b"\xff"
+    assert stat.S_IMODE(found["secrets.env"].stat().st_mode) == 0o600
+    assert "secret" not in found["compose.yaml"].read_text()
+
+
+def test_without_secrets_there_is_no_file_for_them(tmp_path):
+    fill(tmp_path, {}, "name: x\n", {})
+    assert not (tmp_path / "secrets.env").exists()
+    assert kept_secrets(tmp_path) == {}
+
+
+one_line = st.text(alphabet=st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(st.dictionaries(st.sampled_from(["A", "B", "VLLM_API_KEY"]), one_line))
+def test_secrets_are_read_back_as_they_were_written(tmp_path_factory, secrets):
+    folder = tmp_path_factory.mktemp("release")
+    fill(folder, {}, "", secrets)
+    assert kept_secrets(folder) == secrets
+
+
+def test_a_scratch_folder_is_gone_whatever_happens(tmp_path):
+    with pytest.raises(ValueError, match="x"), scratch(tmp_path / "state") as folder:
+        (folder / "secrets.env").write_text("K=v")
+        raise ValueError("x")
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_a_machine_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError), scratch(tmp_path / "file"):
+        pass
+
+
+# -- where secrets come from ------------------------------------------------------------------------------------------
+
+
+def site(**secrets):
+    return Site.model_validate({"secrets": secrets})
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_secret_is_a_files_one_line_without_its_end(tmp_path, end):
+    (tmp_path / "key").write_bytes(b"s3cret $x #y" + end.encode())
+    assert read_secrets(site(K={"file": "key"}), tmp_path) == {"K": "s3cret $x #y"}
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"a\nb", b"a\n\n", b"a\rb", b"a\0b", b"\xff"])
+def test_a_secret_that_cannot_stand_on_one_line_is_refused_and_not_shown(tmp_path, content):
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(UsageError, match="secret K"):
+        read_secrets(site(K={"file": "key"}), tmp_path)
+
+
+def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="No such file"):
+        read_secrets(site(K={"file": "key"}), tmp_path)
+    with pytest.raises(UsageError, match=r"\$MY_KEY"):
+        read_secrets(site(K={"env": "MY_KEY"}), tmp_path)
+    monkeypatch.setenv("MY_KEY", "a\nb")
+    with pytest.raises(UsageError, match="more than one line"):
+        read_secrets(site(K={"env": "MY_KEY"}), tmp_path)
+    monkeypatch.setenv("MY_KEY", "value")
+    assert read_secrets(site(K={"env": "MY_KEY"}), tmp_path) == {"K": "value"}

@@ -1,0 +1,115 @@
+"""An image is asked once, and what it said is found again by its id."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from b70ctl.edge.imagefacts import QUESTIONS, digest_of, facts_file, kept_facts, probe_image
+from b70ctl.edge.process import run
+from b70ctl.errors import DaemonError, Refused
+
+ID = "sha256:" + "1" * 64
+DIGEST = "sha256:" + "2" * 64
+ANSWERS = {
+    "vllm": "0.21.0", "torch": "2.8", "triton": None, "kernels": None, "compute_runtime": None, "python": "3.12.3",
+    "site_packages": "/opt/venv/lib/python3.12/site-packages", "groups": {"video": 44}, "setvars": True,
+    "files": {"vllm/a.py": "a" * 64},
+}  # fmt: skip
+
+
+class FakeDaemon:
+    """Has one image, which answers as it was told."""
+
+    def __init__(self, said, about=None):
+        self.said, self.asked = said, []
+        self.about = {"Id": ID, "RepoDigests": [f"a/b@{DIGEST}"], "Config": about or {}}
+
+    def image(self, ref):
+        return None if ref == "nothing" else self.about
+
+    def run_once(self, image, argv, seconds):
+        self.asked.append((image, argv))
+        return self.said
+
+
+def probed(tmp_path=None, said=None, about=None, files=("vllm/a.py",)):
+    daemon = FakeDaemon(json.dumps(ANSWERS) if said is None else said, about)
+    return probe_image(daemon, "a/b:1", files, tmp_path), daemon
+
+
+def test_an_image_is_asked_by_its_id_and_its_configuration_is_read():
+    about = {"Entrypoint": ["vllm", "serve"], "WorkingDir": "/w", "Env": ["PYTHONPATH=/x:/y", "A=b=c", "ODD"]}
+    facts, daemon = probed(about=about)
+    assert daemon.asked[0][0] == ID
+    assert daemon.asked[0][1][-1] == "vllm/a.py"
+    assert (facts.entrypoint, facts.workdir, facts.pythonpath) == (("vllm", "serve"), "/w", "/x:/y")
+    assert (facts.vllm, facts.identity, facts.source) == ("0.21.0", f"a/b@{DIGEST}", "probe")
+
+
+def test_what_an_image_prints_beside_its_answer_does_not_matter():
+    facts, _ = probed(said=f"a banner\n:: initializing\n{json.dumps(ANSWERS)}\n")
+    assert facts.vllm == "0.21.0"
+
+
+@pytest.mark.parametrize("said", ["", "\n", "no json", "{"])
+def test_an_image_that_does_not_answer_is_an_error(said):
+    with pytest.raises(DaemonError, match="did not answer"):
+        probed(said=said)
+
+
+def test_an_image_without_vllm_is_refused():
+    with pytest.raises(Refused, match="no vLLM"):
+        probed(said=json.dumps(ANSWERS | {"vllm": None}))
+
+
+def test_an_image_that_is_not_there_is_refused_with_the_command_that_gets_it():
+    with pytest.raises(Refused) as refused:
+        probe_image(FakeDaemon(""), "nothing", ())
+    assert refused.value.hint == "docker pull nothing"
+
+
+def test_what_an_image_said_is_found_again_by_its_id_under_any_name(tmp_path):
+    facts, daemon = probed(tmp_path)
+    assert facts_file(tmp_path, ID).is_file()
+    assert kept_facts(tmp_path, daemon.about, "a/b:1", ["vllm/a.py"]) == facts
+    assert kept_facts(tmp_path, daemon.about, "other:1").digest is None
+
+
+def test_an_image_is_asked_again_for_a_file_that_it_was_not_asked_for(tmp_path):
+    _, daemon = probed(tmp_path)
+    assert kept_facts(tmp_path, daemon.about, "a/b:1", ["vllm/b.py"]) is None
+    assert kept_facts(tmp_path, {"Id": DIGEST}, "a/b:1") is None
+
+
+@pytest.mark.parametrize(
+    ("ref", "digests", "found"),
+    [
+        ("a/b:1", [f"a/b@{DIGEST}"], f"a/b@{DIGEST}"),
+        ("a/b", [f"x/y@{ID}", f"a/b@{DIGEST}"], f"a/b@{DIGEST}"),
+        (f"a/b@{DIGEST}", [f"a/b@{DIGEST}"], f"a/b@{DIGEST}"),
+        ("localhost:5000/a/b:1", [f"localhost:5000/a/b@{DIGEST}"], f"localhost:5000/a/b@{DIGEST}"),
+        ("a/b:1", [f"x/a/b@{DIGEST}"], None),
+        ("a/b:1", [], None),
+        (ID, [f"a/b@{DIGEST}"], None),
+    ],
+)
+def test_a_digest_is_the_one_of_the_repository_that_was_asked_for(ref, digests, found):
+    assert digest_of({"Id": ID, "RepoDigests": digests}, ref) == found
+
+
+@pytest.mark.process
+def test_the_questions_are_answered_by_any_python(tmp_path):
+    package = tmp_path / "site-packages" / "vllm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('asking must not import it')")
+    (tmp_path / "site-packages" / "vllm-0.21.0.dist-info").mkdir()
+    (tmp_path / "site-packages" / "vllm-0.21.0.dist-info" / "METADATA").write_text("Name: vllm\nVersion: 0.21.0\n")
+    code = f"import sys; sys.path.insert(0, {str(package.parent)!r})\n{QUESTIONS}"
+    ran = run([sys.executable, "-I", "-c", code, "vllm/__init__.py", "vllm/none.py"], timeout=30)
+    answers = json.loads(ran.stdout)
+    assert (answers["vllm"], answers["site_packages"]) == ("0.21.0", str(package.parent))
+    assert len(answers["files"]["vllm/__init__.py"]) == 64
+    assert answers["files"]["vllm/none.py"] == "absent"

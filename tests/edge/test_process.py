@@ -1,0 +1,123 @@
+"""No process outlives the command that started it, and all that it said is heard."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from b70ctl.edge.process import run
+from b70ctl.errors import EngineError, MachineError
+from tests.eventually import eventually, is_gone
+
+pytestmark = pytest.mark.process
+
+PARENT = """
+import sys
+from b70ctl.edge.process import run
+run(["sh", "-c", "echo $$ > $0.new; mv $0.new $0; exec sleep 600", sys.argv[1]], timeout=600)
+"""
+
+
+def python(code, **more):
+    return run([sys.executable, "-c", code], timeout=30, **more)
+
+
+def test_what_was_said_is_given_back_with_the_status():
+    ran = python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert (ran.stdout, ran.stderr, ran.code) == ("out\n", "err\n", 3)
+
+
+def test_bytes_that_are_no_utf8_do_not_stop_the_reader():
+    assert python("import os; os.write(1, b'caf\\xe9 \\xff ok\\n')").stdout == "caf\ufffd \ufffd ok\n"
+
+
+def test_more_output_than_a_pipe_holds_is_read_whole():
+    ran = python("import sys; sys.stdout.write('x' * 1_000_000); sys.stderr.write('y' * 1_000_000)")
+    assert (len(ran.stdout), len(ran.stderr)) == (1_000_000, 1_000_000)
+
+
+def test_input_is_given_and_its_absence_is_an_end():
+    assert python("print(input())", stdin="hello\n").stdout == "hello\n"
+    assert "EOFError" in python("input()").stderr
+
+
+def test_the_environment_is_the_one_that_was_given(tmp_path):
+    assert python("import os; print(os.environ.get('A'), os.getcwd())", env={"A": "1"}, cwd=tmp_path).stdout == (
+        f"1 {tmp_path}\n"
+    )
+
+
+def test_a_program_that_is_not_there_is_what_the_machine_lacks():
+    with pytest.raises(MachineError, match="`no-such-program` is not installed"):
+        run(["no-such-program"], timeout=5)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_program_that_cannot_be_run_is_said_so(tmp_path, mode):
+    path = tmp_path / "program"
+    path.write_bytes(b"\x00\x01 not a program")
+    path.chmod(mode)
+    with pytest.raises(MachineError, match="cannot be run"):
+        run([str(path)], timeout=5)
+
+
+def test_a_folder_that_is_gone_is_not_blamed_on_the_program(tmp_path):
+    with pytest.raises(MachineError, match="cannot be run: No such file"):
+        run([sys.executable], timeout=5, cwd=tmp_path / "gone")
+
+
+def pid_in(path):
+    eventually(path.exists)
+    return int(path.read_text())
+
+
+def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(tmp_path):
+    file = tmp_path / "pid"
+    with pytest.raises(EngineError, match="did not end within"):
+        run(["sh", "-c", "sleep 600 & echo $! > $0; wait", str(file)], timeout=0.5)
+    eventually(lambda: is_gone(pid_in(file)))
+
+
+def test_a_child_dies_with_its_parent_however_that_dies(tmp_path):
+    file = tmp_path / "pid"
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(file)]) as parent:
+        child = pid_in(file)
+        assert not is_gone(child)
+        parent.kill()
+    eventually(lambda: is_gone(child))
+
+
+def test_a_child_is_in_a_session_of_its_own_so_that_ctrl_c_is_ours():
+    assert python("import os; print(os.getsid(0) == os.getpid())").stdout == "True\n"
+
+
+def test_an_exception_in_the_wait_ends_the_child_first(tmp_path):
+    file = tmp_path / "pid"
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    helper = threading.Thread(target=lambda: (pid_in(file), os.kill(os.getpid(), signal.SIGUSR1)))
+    helper.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(["sh", "-c", "echo $$ > $0.new; mv $0.new $0; exec sleep 600", str(file)], timeout=600)
+    finally:
+        helper.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert is_gone(pid_in(file))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_child_inherits_the_descriptors_that_stand_for_locks_and_no_others(tmp_path, held):
+    with (tmp_path / "lock").open("w") as file:
+        ran = python(
+            f"import os; print(os.path.exists('/proc/self/fd/{file.fileno()}'))", hold=[file.fileno()] if held else []
+        )
+    assert ran.stdout == f"{held}\n"

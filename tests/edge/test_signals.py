@@ -1,0 +1,134 @@
+"""A wish to stop is answered at a moment when it can be, and once."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from b70ctl.edge.signals import ASKED, Interrupts
+from b70ctl.errors import Exit, Interrupted
+
+HANG_UPS = [signal.SIGTERM, signal.SIGHUP]
+
+
+def press(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def interrupts(said, *, terminal=True, working=True):
+    found = Interrupts(terminal=terminal, warn=said.append)
+    if working:
+        found.begin()
+    return found
+
+
+def test_on_a_terminal_the_first_ctrl_c_only_says_what_a_second_would_do(said):
+    with interrupts(said).watched():
+        press()
+        assert len(said) == 1
+        assert "again" in said[0]
+        with pytest.raises(Interrupted) as stopped:
+            press()
+    assert stopped.value.exit_code is Exit.INTERRUPTED
+
+
+def test_before_a_plan_was_begun_one_ctrl_c_is_enough(said):
+    with interrupts(said, working=False).watched(), pytest.raises(Interrupted):
+        press()
+    assert said == []
+
+
+def test_without_a_terminal_the_first_ctrl_c_stops(said):
+    with interrupts(said, terminal=False).watched(), pytest.raises(Interrupted):
+        press()
+    assert said == []
+
+
+@pytest.mark.parametrize("number", HANG_UPS)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_system_asks_once(said, number, terminal):
+    with interrupts(said, terminal=terminal).watched(), pytest.raises(Interrupted, match=number.name):
+        press(number)
+
+
+def test_a_shielded_block_is_finished_first(said):
+    found = interrupts(said, terminal=False)
+    reached = []
+    with found.watched(), pytest.raises(Interrupted):
+        with found.shielded():
+            press()
+            with found.shielded():
+                press(signal.SIGTERM)
+            reached.append("the end of the block")
+        reached.append("never")
+    assert reached == ["the end of the block"]
+
+
+def test_a_shield_without_a_signal_is_nothing(said):
+    found = interrupts(said)
+    with found.watched(), found.shielded():
+        pass
+    assert said == []
+
+
+def test_an_error_in_a_shielded_block_is_not_hidden_by_the_signal(said):
+    found = interrupts(said, terminal=False)
+    with found.watched(), pytest.raises(ValueError, match="disk"), found.shielded():
+        press()
+        raise ValueError("disk")
+
+
+@pytest.mark.parametrize("number", HANG_UPS)
+def test_on_the_way_back_the_system_is_not_listened_to(said, number):
+    found = interrupts(said)
+    with found.watched():
+        found.begin_undo()
+        press(number)
+        press(number)
+    assert said == []
+
+
+def test_on_the_way_back_a_person_is_told_and_then_obeyed(said):
+    found = interrupts(said)
+    with found.watched():
+        press()
+        with pytest.raises(Interrupted):
+            press()
+        found.begin_undo()
+        press()
+        assert "recover" in said[-1]
+        with pytest.raises(Interrupted):
+            press()
+
+
+def test_on_the_way_back_without_a_terminal_one_ctrl_c_stops_the_waiting(said):
+    found = interrupts(said, terminal=False)
+    with found.watched():
+        found.begin_undo()
+        with pytest.raises(Interrupted):
+            press()
+
+
+def test_what_was_asked_before_the_way_back_is_answered_by_it(said):
+    found = interrupts(said, terminal=False)
+    with found.watched():
+        with pytest.raises(ValueError, match="x"), found.shielded():
+            press()
+            raise ValueError("x")
+        found.begin_undo()
+        with found.shielded():
+            pass
+
+
+def test_afterwards_signals_mean_what_they_meant_before(said):
+    before = [signal.getsignal(number) for number in ASKED]
+    with interrupts(said).watched():
+        assert [signal.getsignal(number) for number in ASKED] != before
+    assert [signal.getsignal(number) for number in ASKED] == before

@@ -1,0 +1,43 @@
+"""The whole test suite on a real Docker Engine; pytest's closing line is the last that is printed.
+
+    python -m tests.rig.suite [pytest's arguments]
+
+A test that needs Docker fails here when none answers; it never skips.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from . import dockerd
+from .talk import exit_status, give
+
+
+def main(arguments: list[str]) -> int:
+    """Run pytest with a Docker Engine, stop the engine if it was started for that, and give pytest's exit status."""
+    with dockerd.running() as daemon:
+        env = {**os.environ, "DOCKER_HOST": daemon.host, "B70CTL_REQUIRE_DOCKER": "1"}
+        colour = "--color=yes" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "--color=no"
+        argv = (sys.executable, "-m", "pytest", colour, *arguments)
+        child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        closing = _relay(child)
+        code = child.wait()
+    give(closing)
+    return code
+
+
+def _relay(child: subprocess.Popen[str]) -> str:
+    """Pass on what pytest prints, one line behind; the line that is left at the end is its closing one."""
+    held = None
+    for line in child.stdout or ():
+        if held is not None:
+            give(held)
+            sys.stdout.flush()
+        held = line.rstrip("\n")
+    return held or "pytest printed nothing"
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(lambda: main(sys.argv[1:])))
