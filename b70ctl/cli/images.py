@@ -6,7 +6,7 @@ from typing import Any
 
 from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference
-from b70ctl.errors import Refused
+from b70ctl.errors import B70Error, Refused
 
 
 def list_(here: Here) -> None:
@@ -17,8 +17,12 @@ def list_(here: Here) -> None:
     known = {facts.ref: facts for facts in here.catalog.images()}
     used: dict[str, list[str]] = {}
     for entry in here.catalog.profiles():
-        ref = here.catalog.profile(entry.name).profile.image.ref
-        used.setdefault(ref, []).append(entry.name)
+        try:
+            ref = here.catalog.profile(entry.name).profile.image.ref
+        except B70Error as error:
+            here.console.warn(error.what)
+        else:
+            used.setdefault(ref, []).append(entry.name)
     rows: list[dict[str, Any]] = [
         {"image": ref, "vllm": pins[ref].vllm if ref in pins else known[ref].vllm if ref in known else None,
          "pinned": pins[ref].identity if ref in pins else None, "profiles": used.get(ref, [])}

@@ -151,7 +151,10 @@ def new(here: Here, name: str, extends: str) -> None:
         raise UsageError(
             f"`{name}` cannot be a profile's name", hint="lower-case letters, digits, dot, dash, underscore"
         )
-    parent = here.catalog.profile(extends).profile
+    written = here.catalog.profile(extends)
+    parent = written.profile
+    if name in written.lineage:
+        raise UsageError(f"a profile called `{name}` would extend itself: {' -> '.join(reversed(written.lineage))}")
     file = here.site_root / "profiles" / f"{name}.yaml"
     if file.exists():
         raise Refused(f"{file} exists already", hint=f"b70ctl profiles show {name}")

@@ -43,5 +43,7 @@ def can_return(here: Here, target: Release, incumbent: Release | None, observed:
 def _leaving(observed: Observed, *releases: Release | None) -> set[str]:
     """The containers that will have stopped by then."""
     known = [release for release in releases if release]
-    ours = {item.id for item in observed.containers for release in known if item.release == release.id and not item.foreign}
+    ours = {
+        item.id for item in observed.containers for release in known if item.release == release.id and not item.foreign
+    }
     return ours | {release.container for release in known if release.container}

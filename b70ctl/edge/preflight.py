@@ -16,7 +16,8 @@ from b70ctl.edge.daemon import Daemon
 
 
 def look(
-    deployment: Deployment, facts: ImageFacts | None, host: Host, daemon: Daemon, leaving: Collection[str], *, root: bool
+    deployment: Deployment, facts: ImageFacts | None, host: Host, daemon: Daemon, leaving: Collection[str],
+    *, root: bool,
 ) -> Seen:  # fmt: skip
     """What is on the box, without the containers in `leaving`, which will have stopped by then.
 

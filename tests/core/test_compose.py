@@ -135,7 +135,7 @@ def leaves(value, path=()):
         yield path
 
 
-DECISIONS = [path for path in leaves(document(FULL, RELEASE, KEY))]
+DECISIONS = list(leaves(document(FULL, RELEASE, KEY)))
 
 
 def edited(path, change):
@@ -158,7 +158,9 @@ def test_a_template_that_drops_or_changes_a_decision_is_found_out(path):
     assert missing(wanted, edited(path, replace_with_another))
 
 
-@pytest.mark.parametrize("path", [path for path in DECISIONS if path[-1] in ("command", "volumes", "ports", "group_add")])
+@pytest.mark.parametrize(
+    "path", [path for path in DECISIONS if path[-1] in ("command", "volumes", "ports", "group_add")]
+)
 def test_a_template_that_adds_to_a_list_is_found_out(path):
     assert missing(document(FULL, RELEASE, KEY), edited(path, lambda inner, key: inner[key].append("more")))
 
@@ -175,8 +177,8 @@ def test_a_template_that_renders_no_mapping_is_found_out(found):
     assert missing(document(FULL, RELEASE, KEY), found) == ["the file is not a mapping"]
 
 
-@pytest.mark.parametrize("template", ["{{ nothing }}", "{{ services.engine.nothing | q }}", "{% if %}", "{{ name | x }}",
-                                      "{{ services | q }}"])  # fmt: skip
+@pytest.mark.parametrize("template", ["{{ nothing }}", "{{ services.engine.nothing | q }}", "{% if %}",
+                                      "{{ name | x }}", "{{ services | q }}"])  # fmt: skip
 def test_a_template_that_cannot_be_filled_in_is_a_usage_error(template):
     with pytest.raises(UsageError):
         render(template, document(FULL, RELEASE, KEY))

@@ -21,9 +21,10 @@ def test_a_deployment_is_written_and_read_back_equal():
 
 @given(st.permutations(["A", "B", "C"]))
 def test_the_order_in_which_variables_were_written_changes_nothing(names):
-    assert resolved(a_profile(env=dict.fromkeys(names, "1"))).canonical() == resolved(
-        a_profile(env={"A": "1", "B": "1", "C": "1"})
-    ).canonical()
+    assert (
+        resolved(a_profile(env=dict.fromkeys(names, "1"))).canonical()
+        == resolved(a_profile(env={"A": "1", "B": "1", "C": "1"})).canonical()
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_variable_that_came_or_went_is_told():
 def test_no_shown_field_changes_in_silence(field):
     other = {str: "another", tuple: ("another",), dict: {"another": "x"}}
     value = getattr(BASE, field)
-    new = other.get(type(value)) or value.model_copy(update={list(type(value).model_fields)[0]: None})
+    new = other.get(type(value)) or value.model_copy(update={next(iter(type(value).model_fields)): None})
     assert changes(BASE, BASE.model_copy(update={field: new}))
 
 

@@ -45,7 +45,12 @@ def cut(plan, begun, done, *more):
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
-WHOLE = told(SWITCH, 3, 2) + [line(Event.FAILED, what="x"), line(Event.UNDO, what="y"), line(Event.END, result="failed")]
+WHOLE = [
+    *told(SWITCH, 3, 2),
+    line(Event.FAILED, what="x"),
+    line(Event.UNDO, what="y"),
+    line(Event.END, result="failed"),
+]
 
 
 def test_a_journal_is_read_back_as_it_was_written():
@@ -146,7 +151,9 @@ PROBED = STEPS.index(Verb.PROBE) + 1
     ],
     ids=["gone", "only the old one runs", "no verdict", "an old verdict", "failed", "interrupted", "already undoing"],
 )
-def test_a_switch_is_finished_only_when_it_runs_was_proven_by_this_command_and_was_not_given_up(observed, verdict, more):
+def test_a_switch_is_finished_only_when_it_runs_was_proven_by_this_command_and_was_not_given_up(
+    observed, verdict, more
+):
     found = recovery(cut(SWITCH, PROBED, PROBED, *more), observed, verdict)
     assert not found.finish
     assert [step.verb for step in found.steps][-1] is Verb.SERVE
@@ -173,7 +180,7 @@ def test_a_start_that_was_cut_off_is_stopped_again_unless_it_was_proven():
 
 def test_a_restart_that_was_cut_off_starts_the_same_release():
     found = recovery(cut(plan_restart(OLD), 1, 1), running(), a_verdict(op=0))
-    assert [(step.verb, step.subject) for step in found.steps][0] == (Verb.START, OLD)
+    assert next((step.verb, step.subject) for step in found.steps) == (Verb.START, OLD)
 
 
 @pytest.mark.parametrize("plan", [plan_snapshot(OLD, "n"), plan_prune({OLD: "old", NEW: "old"})])

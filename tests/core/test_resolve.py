@@ -222,7 +222,9 @@ def test_no_two_files_of_a_release_have_one_name():
 
 
 def test_a_drafts_config_is_mounted_over_the_models_mount():
-    found = resolved(a_profile(speculative=DRAFT | {"draft": {"path": "d", "overrides": {"max_position_embeddings": 9}}}))
+    found = resolved(
+        a_profile(speculative=DRAFT | {"draft": {"path": "d", "overrides": {"max_position_embeddings": 9}}})
+    )
     [order] = found.files
     assert (order.kind, order.source) == ("draft-config", "/srv/models/d/config.json")
     assert (order.target, order.overrides) == (f"{MODELS}/d/config.json", {"max_position_embeddings": 9})

@@ -16,151 +16,157 @@ SWITCH = ("write", "name", "stop", "start", "await", "probe", "serve", "remove")
 ARRIVE = ("start", "await", "probe", "serve")
 
 
-def boundaries(steps: int) -> list[tuple[str, int]]:
-    """Every instant at which what the journal says and what was done differ: 1 line to begin, 2 a step, 1 to end.
+def boundaries(*steps: str, every: bool = False) -> list[tuple[str, int]]:
+    """Instants at which what the journal says and what was done differ: line 1 begins, 2 lines tell a step.
 
-    Before a `before` line nothing new was done; after it, the step is told and not done; before its `after` line the
-    step is done and not told.
+    Before a step's second line it is done and not told; after its first line it is told and not done, which is
+    another thing only for steps that change something (`every` tells all, and the command's own begin and end).
     """
-    lines = [("before", 1), ("after", 1)]
-    for step in range(steps):
-        lines += [("after", 2 + 2 * step), ("before", 3 + 2 * step)]
-    return [*lines, ("before", 2 + 2 * steps), ("after", 2 + 2 * steps)]
+    lines = [("before", 1), ("after", 1)] if every else []
+    for number, step in enumerate(steps):
+        if every or step in ("stop", "start", "serve"):
+            lines.append(("after", 2 + 2 * number))
+        lines.append(("before", 3 + 2 * number))
+    last = 2 + 2 * len(steps)
+    return [*lines, ("before", last), ("after", last)] if every else lines
 
 
 @pytest.fixture(scope="module")
 def pair(kept_site: LiveSite) -> LiveSite:
+    """A site that has served `b` and serves `a`."""
     for name in "ab":
-        kept_site.quick(name)
+        kept_site.quick(name, env={"STANDIN_BOOT_SECONDS": "0.05"})
+    kept_site.switch("b")
+    kept_site.switch("a")
     return kept_site
 
 
-def ready(site: LiveSite, profile: str, *, stopped: bool = False) -> str:
-    """This profile serves, or serves and was stopped."""
-    site.run("recover").exits(0)
-    if site.state().get("stopped"):
+def profile_of(site: LiveSite) -> str:
+    """The profile of the release that is recorded as serving."""
+    return str(site.releases()[site.serving()]["deployment"]["profile"])
+
+
+def ready(site: LiveSite) -> tuple[str, str]:
+    """The profile that serves and the other one; a test that failed before this one is put right."""
+    if site.state()["stopped"] or site.journal()[-1]["event"] != "end":
         site.run("start").exits(0)
-    site.switch(profile)
-    serving = site.assert_serves(profile)
-    if stopped:
-        site.run("stop", "--yes").exits(0)
-    return serving
+    serving = profile_of(site)
+    return serving, "b" if serving == "a" else "a"
 
 
-def assert_one_end(site: LiveSite, profiles: tuple[str, ...]) -> None:
-    """Exactly one of these serves, history is closed and agrees, and a second `recover` has nothing to do."""
-    assert site.releases()[site.serving()]["deployment"]["profile"] in profiles
-    site.assert_serves(site.releases()[site.serving()]["deployment"]["profile"])
-    last = site.history()[-1]
+def repaired(site: LiveSite) -> str:
+    """What `recover` says; afterwards one proven engine serves, and history is closed and agrees."""
+    ran = site.run("recover").exits(0)
+    site.assert_serves(profile_of(site))
+    last = site.journal()[-1]
     assert last["result"] in ("done", "finished", "rolled-back", "recovered"), last
-    assert "no command was cut off" in site.run("recover").exits(0).err
-    for name in site.state()["snapshots"].values():
-        assert name in site.releases()
+    assert set(site.state()["snapshots"].values()) <= set(site.releases())
+    return ran.err
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(len(SWITCH)))
+def killed(site: LiveSite, when: str, line: int, *words: str) -> None:
+    """Run a command that is killed at a line of its journal."""
+    ran = site.cut(when, line, *words)
+    assert ran.code == -signal.SIGKILL, str(ran)
+
+
+@pytest.mark.parametrize(("when", "line"), boundaries(*SWITCH, every=True))
 def test_a_killed_switch_ends_with_one_proven_engine(pair: LiveSite, when: str, line: int) -> None:
-    old = ready(pair, "a")
-    container = pair.engine().id
-    assert pair.cut(when, line, "switch", "b", "--yes").code == -signal.SIGKILL
-    pair.run("status").exits(0)
-    ran = pair.run("recover").exits(0)
-    told = 2 * len(SWITCH) + 2
-    if (when, line) in (("before", 1), ("after", told)):
-        assert "no command was cut off" in ran.err
-    assert_one_end(pair, ("a", "b"))
-    proven = line > 3 + 2 * SWITCH.index("probe") or (when, line) == ("before", 3 + 2 * SWITCH.index("probe"))
-    if proven:
-        pair.assert_serves("b")
+    old, new = ready(pair)
+    release, container = pair.serving(), pair.engine().id
+    killed(pair, when, line, "switch", new, "--yes", "--set", f"env.N={when}{line}")
+    told = repaired(pair)
+    assert ("no command was cut off" in told) == ((when, line) in (("before", 1), ("after", 2 + 2 * len(SWITCH))))
+    if line >= 3 + 2 * SWITCH.index("probe"):
+        assert profile_of(pair) == new
     else:
-        pair.assert_serves("a", old)
-        assert pair.engine().id == container
+        assert (profile_of(pair), pair.serving(), pair.engine().id) == (old, release, container)
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(len(ARRIVE) + 1))
+@pytest.mark.parametrize(("when", "line"), boundaries("write", *ARRIVE))
 def test_a_killed_first_switch_ends_with_a_proven_engine_or_none(site: LiveSite, when: str, line: int) -> None:
     site.quick("a")
-    assert site.cut(when, line, "switch", "a", "--yes").code == -signal.SIGKILL
+    killed(site, when, line, "switch", "a", "--yes")
     site.run("recover").exits(0)
-    if site.state().get("serving"):
-        assert_one_end(site, ("a",))
+    if line >= 3 + 2 * 3:
+        site.assert_serves("a")
     else:
         site.assert_nothing_serves()
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(len(ARRIVE) + 2))
+@pytest.mark.parametrize(("when", "line"), boundaries("stop", *ARRIVE, "remove"))
 def test_a_killed_rollback_ends_with_one_proven_engine(pair: LiveSite, when: str, line: int) -> None:
-    ready(pair, "a")
-    ready(pair, "b")
-    assert pair.cut(when, line, "rollback", "--yes").code == -signal.SIGKILL
-    pair.run("recover").exits(0)
-    assert_one_end(pair, ("a", "b"))
+    old, new = ready(pair)
+    killed(pair, when, line, "rollback", new, "--yes")
+    repaired(pair)
+    assert profile_of(pair) == (new if line >= 3 + 2 * 3 else old)
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(len(ARRIVE) + 1))
+@pytest.mark.parametrize(("when", "line"), boundaries("stop", *ARRIVE))
 def test_a_killed_restart_ends_with_the_engine_proven(pair: LiveSite, when: str, line: int) -> None:
-    serving = ready(pair, "a")
-    assert pair.cut(when, line, "restart", "--yes").code == -signal.SIGKILL
-    pair.run("recover").exits(0)
-    assert_one_end(pair, ("a",))
+    ready(pair)
+    serving = pair.serving()
+    killed(pair, when, line, "restart", "--yes")
+    repaired(pair)
     assert pair.serving() == serving
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(2))
+@pytest.mark.parametrize(("when", "line"), boundaries("stop", "idle"))
 def test_a_killed_stop_ends_with_the_engine_stopped_or_proven(pair: LiveSite, when: str, line: int) -> None:
-    ready(pair, "a")
-    assert pair.cut(when, line, "stop", "--yes").code == -signal.SIGKILL
+    ready(pair)
+    killed(pair, when, line, "stop", "--yes")
     pair.run("recover").exits(0)
     pair.assert_whole()
-    engine = pair.engine()
-    if pair.state()["stopped"]:
-        assert engine.status == "exited"
-        assert engine.attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
-    else:
-        pair.assert_serves("a")
+    if line == 2:
+        pair.assert_serves(profile_of(pair))
+        return
+    assert pair.state()["stopped"]
+    assert pair.engine().status == "exited"
+    assert pair.engine().attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(len(ARRIVE)))
+@pytest.mark.parametrize(("when", "line"), boundaries(*ARRIVE))
 def test_a_killed_start_ends_with_the_engine_stopped_or_proven(pair: LiveSite, when: str, line: int) -> None:
-    ready(pair, "a", stopped=True)
-    assert pair.cut(when, line, "start").code == -signal.SIGKILL
+    ready(pair)
+    pair.run("stop", "--yes").exits(0)
+    killed(pair, when, line, "start")
     pair.run("recover").exits(0)
     pair.assert_whole()
+    assert pair.state()["stopped"] == (line < 3 + 2 * ARRIVE.index("probe"))
     if pair.state()["stopped"]:
         assert pair.engine().status == "exited"
     else:
-        pair.assert_serves("a")
+        pair.assert_serves(profile_of(pair))
 
 
 def test_the_next_changing_command_recovers_first(pair: LiveSite) -> None:
-    ready(pair, "a")
-    assert pair.cut("after", 2 + 2 * SWITCH.index("await"), "switch", "b", "--yes").code == -signal.SIGKILL
-    assert "unfinished" in pair.run("status").exits(0).out
+    _, new = ready(pair)
+    killed(pair, "after", 2 + 2 * SWITCH.index("await"), "switch", new, "--yes", "--set", "env.N=next")
     assert "b70ctl recover" in pair.run("status").exits(0).out
-    ran = pair.switch("b")
+    ran = pair.switch(new)
     assert "serves again, proven" in ran.err
-    assert_one_end(pair, ("b",))
+    pair.assert_serves(new)
 
 
 def test_a_recovery_that_is_killed_too_is_recovered(pair: LiveSite) -> None:
-    old = ready(pair, "a")
-    assert pair.cut("after", 2 + 2 * SWITCH.index("probe"), "switch", "b", "--yes").code == -signal.SIGKILL
+    _, new = ready(pair)
+    old = pair.serving()
+    killed(pair, "after", 2 + 2 * SWITCH.index("probe"), "switch", new, "--yes", "--set", "env.N=twice")
     for line in (1, 2):
-        assert pair.cut("before", line, "recover").code == -signal.SIGKILL
-    pair.run("recover").exits(0)
-    assert_one_end(pair, ("a",))
+        killed(pair, "before", line, "recover")
+    repaired(pair)
     assert pair.serving() == old
 
 
 def test_reading_commands_do_not_wait_for_a_recovery_and_do_none(pair: LiveSite) -> None:
-    ready(pair, "a")
-    assert pair.cut("after", 2 + 2 * SWITCH.index("start"), "switch", "b", "--yes").code == -signal.SIGKILL
+    old, new = ready(pair)
+    killed(pair, "after", 2 + 2 * SWITCH.index("start"), "switch", new, "--yes", "--set", "env.N=read")
     before = pair.tree(), pair.docker_state()
-    for words in (("status",), ("status", "--json"), ("history",), ("plan", "b"), ("snapshot",), ("rollback", "a", "-n")):
+    for words in (("status", "--json"), ("history",), ("plan", old), ("snapshot",), ("rollback", new, "-n")):
         pair.run(*words).exits(0)
     assert (pair.tree(), pair.docker_state()) == before
-    pair.run("recover").exits(0)
-    assert_one_end(pair, ("a",))
+    repaired(pair)
+    assert profile_of(pair) == old
 
 
 def compose_that(folder: Path, text: str) -> str:
@@ -173,9 +179,9 @@ def compose_that(folder: Path, text: str) -> str:
 
 
 def test_no_child_of_a_killed_command_acts_later(pair: LiveSite, tmp_path: Path) -> None:
-    old = ready(pair, "a")
+    old, new = ready(pair)
     compose = compose_that(tmp_path, f"echo $$ > {tmp_path}/pid; sleep 3")
-    with pair.begin("switch", "b", "--yes", env={"B70CTL_COMPOSE": compose}) as child:
+    with pair.begin("switch", new, "--yes", "--set", "env.N=child", env={"B70CTL_COMPOSE": compose}) as child:
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip(), "Compose is called")
         pid = int((tmp_path / "pid").read_text())
         os.kill(child.pid, signal.SIGKILL)
@@ -185,20 +191,19 @@ def test_no_child_of_a_killed_command_acts_later(pair: LiveSite, tmp_path: Path)
         ran = pair.run("recover")
         assert ran.code in (0, 7), str(ran)
         until(lambda: pair.run("recover").code == 0, "the lock is free")
-    assert_one_end(pair, ("a",))
-    assert pair.serving() == old
-    assert [each.labels["b70ctl.profile"] for each in pair.containers()] == ["a"]
+    repaired(pair)
+    assert [each.labels["b70ctl.profile"] for each in pair.containers()] == [old]
 
 
 def test_a_compose_that_was_killed_in_the_middle_leaves_nothing(pair: LiveSite, tmp_path: Path) -> None:
-    old = ready(pair, "a")
-    with pair.begin("switch", "b", "--yes") as child:
+    old, new = ready(pair)
+    with pair.begin("switch", new, "--yes", "--set", "env.N=half") as child:
         until(lambda: len(pair.containers()) == 2, "Compose has made the container")
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         until(lambda: pair.run("recover").code == 0, "the lock is free")
-    assert_one_end(pair, ("a",))
-    assert pair.serving() == old
+    repaired(pair)
+    assert profile_of(pair) == old
 
 
 def alive(pid: int) -> bool:

@@ -181,7 +181,7 @@ def test_the_last_assignment_counts_and_null_removes(site):
 )  # fmt: skip
 def test_a_faulty_site_is_told_with_its_file(site, text, said):
     (site / "site.yaml").write_text(text)
-    with pytest.raises(UsageError, match="site.yaml") as error:
+    with pytest.raises(UsageError, match=r"site\.yaml") as error:
         open_catalog(site)
     assert said in error.value.what
 

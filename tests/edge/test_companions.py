@@ -36,7 +36,7 @@ def test_files_are_named_by_their_whole_path_wherever_they_lie(tmp_path, monkeyp
 
 
 def test_a_companion_that_is_not_there_is_told_with_the_file_to_edit(tmp_path):
-    with pytest.raises(UsageError, match="nothing.yaml does not exist") as refused:
+    with pytest.raises(UsageError, match=r"nothing\.yaml does not exist") as refused:
         included(tmp_path, "nothing.yaml")
     assert str(tmp_path / "site.yaml") in str(refused.value.hint)
 

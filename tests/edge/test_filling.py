@@ -110,7 +110,7 @@ def test_an_override_changes_its_key_and_leaves_the_others_in_order(tmp_path):
 def test_a_key_that_the_draft_does_not_have_is_refused_with_those_that_it_has(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"max_position_embeddings": 2048}')
-    with pytest.raises(Refused, match="`max_positions`.*max_position_embeddings"):
+    with pytest.raises(Refused, match=r"`max_positions`.*max_position_embeddings"):
         content(draft(path, max_positions=1))
 
 

@@ -29,7 +29,9 @@ with locked(Path(sys.argv[1]), "site x", "b70ctl switch other", "2026-01-01T00:0
 @contextmanager
 def other_holder(path):
     """Another process that holds a lock until the block ends."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout.readline() == b"held\n"
         try:
             yield child

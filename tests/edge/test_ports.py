@@ -51,7 +51,8 @@ def test_a_containers_ports_are_those_of_the_host():
 
 @pytest.mark.parametrize(
     "found",
-    [{}, {"NetworkSettings": None}, {"NetworkSettings": {"Ports": None}}, {"NetworkSettings": {"Ports": {"80/tcp": None}}},
+    [{}, {"NetworkSettings": None}, {"NetworkSettings": {"Ports": None}},
+     {"NetworkSettings": {"Ports": {"80/tcp": None}}},
      {"NetworkSettings": {"Ports": {"80/tcp": [{"HostPort": ""}]}}}],
 )  # fmt: skip
 def test_a_container_that_publishes_nothing_has_no_port(found):

@@ -54,5 +54,5 @@ def test_a_hash_that_looks_like_a_number_stays_text(tmp_path, digest):
 )  # fmt: skip
 def test_a_lock_that_was_spoilt_is_told_with_its_file(tmp_path, text):
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(UsageError, match="b70ctl.lock.yaml"):
+    with pytest.raises(UsageError, match=r"b70ctl\.lock\.yaml"):
         read_lock(tmp_path)

@@ -45,7 +45,7 @@ def test_a_file_is_replaced_whole_with_its_mode(tmp_path):
     replace(path, "two", mode=0o600)
     assert path.read_text() == "two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(path.parent) == ["f"]
+    assert everything(path.parent) == ["f"]
 
 
 def test_a_secret_is_never_readable_by_others_not_even_for_a_moment(tmp_path):
@@ -74,7 +74,7 @@ def test_a_replacement_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_
     with pytest.raises(MachineError, match="No space left"):
         replace(path, "new")
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["f"]
+    assert everything(tmp_path) == ["f"]
 
 
 def test_a_replacement_below_a_file_is_a_machine_error(tmp_path):

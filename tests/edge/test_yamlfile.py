@@ -23,15 +23,13 @@ def value(text):
         ("no", "no"), ("yes", "yes"), ("on", "on"), ("off", "off"), ("y", "y"), ("2026-01-01", "2026-01-01"),
         ("12:30:45", "12:30:45"), ("1_000", "1_000"), ("0b1", "0b1"), ("=", "="), ("1e3", 1000.0), ("1e+3", 1000.0),
         (".5", 0.5), ("5.", 5.0), ("017", 17), ("0o17", 15), ("0x1F", 31), ("+1", 1), ("-1", -1), ("true", True),
-        ("TRUE", True), ("tRUE", "tRUE"), ("null", None), ("~", None), ("", None), ("# all comment", None), (".inf", math.inf),
-        ("-.INF", -math.inf), ("0.21.0", "0.21.0"), ("'1'", "1"), ('"no"', "no"), ("1.5.1", "1.5.1"), ("+", "+"), ("-", "-"),
+        ("TRUE", True), ("tRUE", "tRUE"), ("null", None), ("~", None), ("", None), ("# all comment", None),
+        (".inf", math.inf),
+        ("-.INF", -math.inf), ("0.21.0", "0.21.0"), ("'1'", "1"), ('"no"', "no"), ("1.5.1", "1.5.1"),
+        ("+", "+"),
     ],
 )  # fmt: skip
 def test_a_plain_word_means_what_yaml_1_2_says(text, meant):
-    if text == "-":
-        with pytest.raises(UsageError):
-            value(text)
-        return
     assert value(text) == meant
     assert type(value(text)) is type(meant)
 
@@ -152,20 +150,21 @@ def test_a_value_is_found_on_its_line_or_the_one_of_what_is_around_it(path, at):
     assert yamlfile.parse(TEXT, "f").at(path) == at
 
 
+def is_read_or_refused(text):
+    try:
+        return isinstance(yamlfile.parse(text, "f").data, dict)
+    except UsageError as error:
+        return error.what.startswith("f")
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_crash_the_reader(raw):
-    try:
-        assert isinstance(yamlfile.parse(raw, "f").data, dict)
-    except UsageError as error:
-        assert error.what.startswith("f")
+    assert is_read_or_refused(raw)
 
 
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,? \n\t<~0", max_size=40))
 def test_no_arrangement_of_yamls_own_characters_crashes_the_reader(text):
-    try:
-        assert isinstance(yamlfile.parse(text, "f").data, dict)
-    except UsageError as error:
-        assert error.what.startswith("f")
+    assert is_read_or_refused(text)
 
 
 scalars = hostile | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False)

@@ -1,0 +1,147 @@
+"""init makes a site that works; render writes what CI can read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from b70ctl.cli.profiles import schema_text
+from b70ctl.core.deployment import Deployment
+from b70ctl.core.site import Site
+from b70ctl.edge import yamlfile
+from b70ctl.edge.catalog import open_catalog
+
+# -- init -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_site_is_a_site(b70ctl, tmp_path):
+    said = b70ctl("init", tmp_path / "new", "--models", "/srv/models", "--name", "box")
+    assert said.code == 0
+    assert open_catalog(tmp_path / "new").site == Site(name="box", models="/srv/models")
+    assert "profiles list" in said.err
+    assert b70ctl("--site", tmp_path / "new", "profiles", "list").code == 0
+
+
+@pytest.mark.parametrize("models", ["/srv/my models", "it's: here", "/srv/$X", "/srv/#1", "no", "/srv/ü"])
+def test_any_models_directory_is_written_so_that_it_is_read_back(b70ctl, tmp_path, models):
+    assert b70ctl("init", tmp_path / "new", "--models", models).code == 0
+    assert open_catalog(tmp_path / "new").site.models == models
+
+
+def test_a_site_is_not_made_twice(b70ctl, tmp_path):
+    b70ctl("init", tmp_path / "new")
+    (tmp_path / "new" / "site.yaml").write_text("name: mine\n")
+    said = b70ctl("init", tmp_path / "new")
+    assert said.code == 1
+    assert "exists already" in said.error
+    assert (tmp_path / "new" / "site.yaml").read_text() == "name: mine\n"
+
+
+@pytest.mark.parametrize("name", ["Not OK", "", "-x", "a" * 40])
+def test_a_name_that_docker_could_not_carry_makes_nothing(b70ctl, tmp_path, name):
+    said = b70ctl("init", tmp_path / "new", "--name", name)
+    assert said.code == 2
+    assert "`name`" in said.error
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_place_that_cannot_be_written_is_an_error_and_no_crash(b70ctl, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = b70ctl("init", tmp_path / "file" / "new")
+    assert said.code in (1, 3)
+    assert "fault of b70ctl" not in said.error
+
+
+def test_without_a_directory_it_is_the_default_site(b70ctl):
+    assert b70ctl("init").code == 0
+    assert b70ctl("profiles", "list").code == 0
+
+
+def test_the_schema_that_a_new_site_names_lies_where_it_says(b70ctl, tmp_path):
+    b70ctl("init", tmp_path / "new")
+    text = (tmp_path / "new" / "site.yaml").read_text()
+    [line] = [line for line in text.splitlines() if "$schema=" in line]
+    schema = tmp_path / "new" / line.split("$schema=")[1]
+    assert schema.read_text() == schema_text(site=True)
+
+
+# -- render -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_is_rendered_to_stdout(b70ctl, site):
+    said = b70ctl("--site", site, "render", "mine")
+    assert said.code == 0
+    assert yamlfile.parse(said.out, "out").data["services"]["engine"]["image"] == "a/b:1"
+
+
+def test_a_profile_is_rendered_into_a_directory(b70ctl, site, tmp_path):
+    said = b70ctl("--site", site, "render", "mine", "-o", tmp_path / "out", "--port", "9000", "--set", "env.A=1")
+    assert (said.code, said.out) == (0, "")
+    engine = yamlfile.read(tmp_path / "out" / "compose.yaml").data["services"]["engine"]
+    deployment = Deployment.model_validate(json.loads((tmp_path / "out" / "deployment.json").read_text()))
+    assert engine["ports"][0]["published"] == "9000"
+    assert engine["environment"] == deployment.env
+    assert engine["labels"]["b70ctl.digest"] == deployment.digest
+    assert deployment.overrides == ("env.A=1",)
+
+
+def test_all_profiles_are_rendered_into_folders_of_their_own(b70ctl, site, tmp_path):
+    assert b70ctl("--site", site, "render", "--all", "-o", tmp_path / "out").code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        entry.name for entry in open_catalog(site).profiles()
+    }
+
+
+def test_every_profile_is_checked_from_anywhere_with_the_sites_groups_and_writes_nothing(b70ctl, site):
+    before = sorted(site.rglob("*"))
+    said = b70ctl("--site", site, "render", "--all", "--check")
+    count = len(open_catalog(site).profiles())
+    assert said.code == 0, said.err
+    assert f"{count} of {count} profiles render" in said.err
+    assert said.out == ""
+    assert sorted(site.rglob("*")) == before
+
+
+def test_a_profile_that_cannot_work_fails_the_check(b70ctl, site):
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + "patches: [mtp-nightly]\n")
+    said = b70ctl("--site", site, "render", "--all", "--check")
+    assert said.code == 1
+    assert "mine" in said.err
+
+
+def test_rendering_twice_gives_equal_bytes(b70ctl, site):
+    assert b70ctl("--site", site, "render", "mine").out == b70ctl("--site", site, "render", "mine").out
+
+
+@pytest.mark.parametrize("words", [(), ("mine", "--all")])
+def test_one_profile_or_all_of_them(b70ctl, site, words):
+    said = b70ctl("--site", site, "render", *words)
+    assert said.code == 2
+    assert "give a PROFILE, or --all" in said.error
+
+
+def test_a_place_to_write_that_is_a_file_is_an_error_and_no_crash(b70ctl, site, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = b70ctl("--site", site, "render", "mine", "-o", tmp_path / "file")
+    assert said.code == 3
+    assert "cannot be written" in said.error
+
+
+def test_a_site_without_groups_on_a_box_without_a_card_is_told_what_to_write(b70ctl, site, tmp_path):
+    (site / "site.yaml").write_text(f"models: /srv/models\ndri: {tmp_path}/no-dri\n")
+    said = b70ctl("--site", site, "render", "mine")
+    assert said.code == 3
+    assert "gids:" in said.err
+
+
+def test_no_secret_is_in_what_is_rendered(b70ctl, site, tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "s3cret-4711")
+    with (site / "site.yaml").open("a") as file:
+        file.write("secrets: {VLLM_API_KEY: {env: MY_KEY}}\nbind: 0.0.0.0\n")
+    said = b70ctl("--site", site, "render", "mine", "-o", tmp_path / "out")
+    assert said.code == 0
+    texts = [path.read_text() for path in (tmp_path / "out").iterdir()]
+    assert len(texts) == 2
+    assert not [text for text in (*texts, said.out, said.err) if "s3cret-4711" in text]

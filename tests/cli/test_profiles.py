@@ -1,0 +1,165 @@
+"""profiles list, show, lint, schema and new; patches and images lists; what a reader is shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from b70ctl.cli.profiles import schema_text
+from b70ctl.edge import yamlfile
+from b70ctl.edge.catalog import open_catalog
+from b70ctl.edge.sitelock import read_lock
+
+
+def test_the_list_says_whose_each_is_and_what_it_lacks(b70ctl, site):
+    said = b70ctl("--site", site, "profiles", "list")
+    [mine] = [line for line in said.out.splitlines() if line.startswith("mine ")]
+    assert mine.split() == ["mine", "production", "site", "-", "mine"]
+    assert "profiles show NAME" in said.err
+
+
+def test_the_list_is_one_json_value(b70ctl, site):
+    (site / "profiles" / "broken.yaml").write_text("a: [\n")
+    rows = {row["name"]: row for row in b70ctl("--site", site, "profiles", "list", "--json").data}
+    assert rows["mine"] == {
+        "name": "mine", "origin": "site", "status": "production", "summary": "mine", "image": "a/b:1", "needs": [],
+    }  # fmt: skip
+    assert rows["broken"]["status"] == "broken"
+    assert rows["gemma4"]["origin"] == "shipped"
+
+
+def test_no_colour_and_no_control_characters_are_in_what_is_not_a_terminal(b70ctl, site):
+    said = b70ctl("--site", site, "profiles", "list")
+    assert "\x1b" not in said.out + said.err
+
+
+def test_what_is_shown_is_a_profile_again(b70ctl, site):
+    said = b70ctl("--site", site, "profiles", "show", "qwen3-30b-eagle3", "--set", "engine.max_model_len=1234")
+    assert said.out.startswith("# qwen3-30b-eagle3 (shipped), from qwen3-30b-eagle3 <- ")
+    (site / "profiles" / "copy.yaml").write_text(said.out)
+    catalog = open_catalog(site)
+    given = catalog.profile("qwen3-30b-eagle3", ["engine.max_model_len=1234"]).profile
+    assert catalog.profile("copy").profile == given
+
+
+def test_what_is_shown_as_json_names_the_lineage(b70ctl, site):
+    found = b70ctl("--site", site, "profiles", "show", "qwen3-30b-eagle3", "--json").data
+    assert found["lineage"][-1] == "qwen3-30b-eagle3"
+    assert found["profile"]["status"] == "production"
+
+
+def test_a_sound_profile_passes_lint_and_an_unsound_one_does_not(b70ctl, site):
+    assert b70ctl("--site", site, "profiles", "lint", "mine").code == 0
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + "env: {MY_API_KEY: s3cret}\n")
+    said = b70ctl("--site", site, "profiles", "lint", "mine")
+    assert said.code == 1
+    assert "mine: error: env.MY_API_KEY" in said.out
+    assert "s3cret" not in said.out
+
+
+def test_lint_as_json_is_a_list_with_the_broken_among_it(b70ctl, site):
+    (site / "profiles" / "broken.yaml").write_text("a: [\n")
+    said = b70ctl("--site", site, "profiles", "lint", "--json")
+    assert said.code == 1
+    assert [each["profile"] for each in said.data if each["severity"] == "error"] == ["broken"]
+
+
+def test_every_shipped_profile_passes_lint(b70ctl, site):
+    said = b70ctl("--site", site, "profiles", "lint")
+    assert said.code == 0
+    assert ": error: " not in said.out
+
+
+@pytest.mark.parametrize("site_too", [True, False])
+def test_a_schema_is_written_where_it_was_asked_for(b70ctl, tmp_path, site_too):
+    words = ("--site",) if site_too else ()
+    said = b70ctl("profiles", "schema", *words)
+    assert said.data == json.loads(schema_text(site=site_too))
+    b70ctl("profiles", "schema", *words, "-o", tmp_path / "s.json")
+    assert (tmp_path / "s.json").read_text() == schema_text(site=site_too)
+
+
+def test_a_new_profile_builds_on_another_and_is_sound(b70ctl, site):
+    assert b70ctl("--site", site, "profiles", "new", "fresh", "--extends", "mine").code == 0
+    written = open_catalog(site).profile("fresh")
+    assert written.lineage == ("mine", "fresh")
+    assert b70ctl("--site", site, "profiles", "lint", "fresh").code == 0
+
+
+def test_the_schema_that_a_new_profile_names_lies_where_it_says(b70ctl, site):
+    b70ctl("--site", site, "profiles", "new", "fresh", "--extends", "mine")
+    first = (site / "profiles" / "fresh.yaml").read_text().splitlines()[0]
+    assert (site / "profiles" / first.split("$schema=")[1]).resolve().read_text() == schema_text()
+
+
+@pytest.mark.parametrize("parent", ["qwen3.6-35b-mtp", "qwen3.6-35b-ct-int4", "gemma4"])
+def test_a_new_profile_is_as_trustworthy_as_its_parent(b70ctl, site, parent):
+    assert b70ctl("--site", site, "profiles", "new", "fresh", "--extends", parent).code == 0
+    catalog = open_catalog(site)
+    assert catalog.profile("fresh").profile.status == catalog.profile(parent).profile.status
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "code", "said"),
+    [("mine", "gemma4", 1, "exists already"), ("Not OK", "mine", 2, "cannot be a profile's name"),
+     ("../x", "mine", 2, "cannot be a profile's name"), ("fresh", "nobody", 2, "there is no profile `nobody`"),
+     ("gemma4", "gemma4", 2, "itself")],
+)  # fmt: skip
+def test_a_new_profile_that_could_not_be_read_is_not_written(b70ctl, site, name, parent, code, said):
+    before = sorted(site.rglob("*"))
+    found = b70ctl("--site", site, "profiles", "new", name, "--extends", parent)
+    assert found.code == code
+    assert said in found.error
+    assert sorted(site.rglob("*")) == before
+
+
+def test_patches_are_listed_with_the_versions_that_they_are_for(b70ctl, site):
+    assert "marlin-moe-xpu" in b70ctl("--site", site, "patches", "list").out
+    assert b70ctl("--site", site, "patches", "list", "--json").data["marlin-moe-xpu"]["versions"] == ">=0.19,<0.23"
+
+
+def test_a_base_is_accepted_once_and_kept(b70ctl, site):
+    for _ in range(2):
+        assert b70ctl("--site", site, "patches", "accept", f"marlin-moe-xpu:{'a' * 64}").code == 0
+    assert read_lock(site).patches == {"marlin-moe-xpu": ["a" * 64]}
+
+
+@pytest.mark.parametrize(
+    "base", ["marlin-moe-xpu", "marlin-moe-xpu:abc", f"nobody:{'a' * 64}", f"marlin-moe-xpu:{'A' * 64}"]
+)
+def test_what_is_no_base_is_not_accepted(b70ctl, site, base):
+    said = b70ctl("--site", site, "patches", "accept", base)
+    assert said.code == 2
+    assert said.error
+    assert not read_lock(site).patches
+
+
+def test_images_are_listed_with_who_uses_them(b70ctl, site):
+    rows = {row["image"]: row for row in b70ctl("--site", site, "images", "list", "--json").data}
+    assert rows["a/b:1"]["profiles"] == ["mine"]
+    assert "qwen3-30b-eagle3" in rows["intel/vllm:latest"]["profiles"]
+
+
+def test_one_broken_profile_does_not_hide_the_images_of_the_others(b70ctl, site):
+    (site / "profiles" / "broken.yaml").write_text("a: [\n")
+    said = b70ctl("--site", site, "images", "list")
+    assert said.code == 0
+    assert "intel/vllm:latest" in said.out
+
+
+@pytest.mark.parametrize("words", [("history",), ("snapshot",), ("prune", "-n")], ids=" ".join)
+def test_a_site_at_which_nothing_was_done_says_so(b70ctl, site, words):
+    before = sorted(site.rglob("*"))
+    said = b70ctl("--site", site, *words)
+    assert said.code == 0, said.err
+    assert said.out + said.err
+    assert sorted(site.rglob("*")) == before
+
+
+def test_the_profile_text_is_yaml_that_both_readers_agree_on(b70ctl, site):
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + 'env: {A: "no", B: "1e3", C: "017"}\n')
+    shown = yamlfile.parse(b70ctl("--site", site, "profiles", "show", "mine").out, "out").data
+    assert shown["env"] == {"A": "no", "B": "1e3", "C": "017"}

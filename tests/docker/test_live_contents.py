@@ -1,0 +1,280 @@
+"""What a release brings into the container: patched files, a draft's config, secrets; and who runs beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from livesite import LiveSite, until
+
+from tests.rig.image_files import MARLIN, MARLIN_UTILS, SITE
+
+PATCH = "marlin-moe-xpu"
+ANCHOR = "    if current_platform.is_rocm():\n        return False\n"
+CHANGED = "    if current_platform.is_rocm() or current_platform.is_xpu():\n        return False\n"
+
+
+def write_patch(site: LiveSite, **more: object) -> None:
+    """A patch of the site's own, which wins over the shipped one of the same name."""
+    folder = site.root / "patches" / PATCH
+    folder.mkdir(parents=True, exist_ok=True)
+    patch = {
+        "summary": "keep experts off Marlin",
+        "why": "XPU builds lack its repack op",
+        "versions": ">=0.19,<0.23",
+        "bases": {"0" * 64: "a file that no image has"},
+        "edits": [{"file": MARLIN, "old": ANCHOR, "new": CHANGED}],
+        "source": "tests",
+        **more,
+    }
+    (folder / "patch.yaml").write_text(yaml.safe_dump(patch))
+
+
+def in_container(site: LiveSite, *argv: str) -> str:
+    """What a command prints inside the engine's container."""
+    code, out = site.engine().exec_run(list(argv))
+    assert code == 0, out
+    return str(out.decode())
+
+
+def test_a_patch_is_refused_for_an_unknown_base_and_serves_once_its_owner_accepted_it(site: LiveSite) -> None:
+    site.model("qwen-w4a16")
+    write_patch(site)
+    site.quick("plain")
+    crash = {"STANDIN_MARLIN": "crash"}
+    model = {"path": "qwen-w4a16", "served_names": ["patched"]}
+    site.quick("unpatched", intel=True, model=model, env=crash)
+    site.quick("patched", intel=True, model=model, env=crash, patches=[PATCH])
+    site.switch("plain")
+    started = site.engine().attrs["State"]["StartedAt"]
+    ran = site.switch("patched", code=1)
+    hint = re.search(rf"b70ctl (patches accept {PATCH}:[0-9a-f]{{64}})", ran.err)
+    assert hint, ran.err
+    assert site.engine().attrs["State"]["StartedAt"] == started
+    site.run(*hint[1].split()).exits(0)
+    assert "gptq_marlin_repack" in site.switch("unpatched", code=5).err
+    site.switch("patched")
+    release = site.assert_serves("patched")
+    wanted = MARLIN_UTILS.replace(ANCHOR, CHANGED)
+    assert wanted != MARLIN_UTILS
+    assert in_container(site, "cat", f"/{SITE}/{MARLIN}") == wanted
+    assert (site.folder(release) / "files" / PATCH / MARLIN).read_text() == wanted
+    mount = next(each for each in site.engine().attrs["Mounts"] if each["Destination"].endswith("marlin_utils.py"))
+    assert mount["Source"].startswith(str(site.folder(release)))
+    assert mount["RW"] is False
+    assert list(site.releases()[release]["deployment"]["patches"]) == [PATCH]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"edits": [{"file": MARLIN, "old": "    return nothing_of_the_kind\n", "new": "x"}]}, "0 times"),
+        ({"edits": [{"file": MARLIN, "old": "return", "new": "x"}]}, "times, not once"),
+        ({"edits": [{"file": "vllm/absent.py", "old": "a", "new": "b"}]}, "does not have"),
+        ({"versions": ">=0.22"}, "0.21.1"),
+        ({"versions": ">=0.1,<0.2", "unneeded": [{"versions": ">=0.2", "reason": "it eats weights"}]}, "it eats weights"),
+    ],
+)
+def test_a_patch_that_does_not_apply_exactly_stops_nothing(
+    kept_site: LiveSite, more: dict[str, object], told: str
+) -> None:
+    site = kept_site
+    write_patch(site, **more)
+    site.quick("plain")
+    site.quick("patched", intel=True, patches=[PATCH])
+    site.switch("plain")
+    started = site.engine().attrs["State"]["StartedAt"]
+    assert told in site.switch("patched", code=1).err
+    assert site.engine().attrs["State"]["StartedAt"] == started
+    site.assert_serves("plain")
+
+
+def test_a_checkout_that_changes_later_does_not_change_a_release(site: LiveSite) -> None:
+    site.model("qwen-w4a16")
+    base = MARLIN_UTILS.encode()
+    import hashlib
+
+    write_patch(site, bases={hashlib.sha256(base).hexdigest(): "the stand-in's"})
+    site.quick("patched", intel=True, patches=[PATCH])
+    site.quick("b")
+    site.switch("patched")
+    before = in_container(site, "cat", f"/{SITE}/{MARLIN}")
+    site.switch("b")
+    (site.root / "patches" / PATCH / "patch.yaml").unlink()
+    site.run("rollback", "--yes").exits(0)
+    site.assert_serves("patched")
+    assert in_container(site, "cat", f"/{SITE}/{MARLIN}") == before
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_draft_is_overridden_in_the_container_and_never_on_the_disk(site: LiveSite, linked: bool) -> None:
+    draft = site.root / "models" / "draft"
+    text = json.dumps({"architectures": ["Eagle3"], "max_position_embeddings": 2048, "name": "Entwürfe"})
+    if linked:
+        # as in a Hugging Face cache: a snapshot of links into blobs
+        (site.root / "models" / "blobs").mkdir(parents=True)
+        (site.root / "models" / "blobs" / "abc").write_text(text)
+        draft.mkdir()
+        (draft / "config.json").symlink_to("../blobs/abc")
+    else:
+        draft.mkdir(parents=True)
+        (draft / "config.json").write_text(text)
+    spec = {"method": "eagle3", "num_speculative_tokens": 3,
+            "draft": {"path": "draft", "overrides": {"max_position_embeddings": 40960}}}  # fmt: skip
+    site.profile("a", intel=True, speculative=spec)
+    site.switch("a")
+    site.assert_serves("a")
+    seen = json.loads(in_container(site, "cat", "/models/draft/config.json"))
+    assert seen == json.loads(text) | {"max_position_embeddings": 40960}
+    assert (draft / "config.json").read_text() == text
+    assert (draft / "config.json").is_symlink() == linked
+
+
+def test_a_draft_without_the_key_to_override_stops_nothing(site: LiveSite) -> None:
+    draft = site.root / "models" / "draft"
+    draft.mkdir(parents=True)
+    (draft / "config.json").write_text('{"max_position_embeddings": 2048}')
+    site.quick("b")
+    site.switch("b")
+    spec = {"method": "eagle3", "num_speculative_tokens": 3, "draft": {"path": "draft", "overrides": {"max_len": 1}}}
+    site.quick("a", intel=True, speculative=spec)
+    assert "has no `max_len`" in site.switch("a", code=1).err
+    site.assert_serves("b")
+
+
+SECRET = "sk-Zq7$w0rd'\"#{x} end"
+
+
+def test_a_key_guards_the_engine_and_stands_nowhere_that_others_read(site: LiveSite) -> None:
+    secrets = site.root / "secrets"
+    secrets.mkdir()
+    (secrets / "key").write_text(SECRET + "\n")
+    (secrets / "key").chmod(0o600)
+    site.write_site(secrets={"VLLM_API_KEY": {"file": "secrets/key"}})
+    site.profile("a", intel=True)
+    site.quick("bad", env={"STANDIN_FAULT": "http-500"})
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                except OSError:
+                    continue
+                if SECRET.encode() in line:
+                    seen.add(line.decode(errors="replace"))
+            done.wait(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        ran = [site.switch("a"), site.switch("bad", code=5), site.run("status"), site.run("history", "--json"),
+               site.run("logs"), site.run("plan", "bad"), site.run("restart", "--yes", "--json")]  # fmt: skip
+    finally:
+        done.set()
+        thread.join()
+    assert seen == set()
+    for each in ran:
+        assert SECRET not in each.out + each.err
+    assert site.get("/v1/models")[0] == 401
+    assert site.get("/v1/models", key="another")[0] == 401
+    status, said = site.ask("a", "What is the capital of France?", key=SECRET)
+    assert (status, said) == (200, "Paris")
+    about = site.engine().attrs
+    assert SECRET not in json.dumps([about["Args"], about["Path"], about["Config"]["Cmd"], about["Config"]["Labels"]])
+    assert f"VLLM_API_KEY={SECRET}" in about["Config"]["Env"]
+    holders = [path for path in site.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert {path.name for path in holders} == {"key", "secrets.env"}
+    assert {path.stat().st_mode & 0o777 for path in holders} == {0o600}
+
+
+@pytest.mark.parametrize("value", ["two\nlines", "", "nul\0"])
+def test_a_secret_that_cannot_be_carried_stops_nothing(site: LiveSite, value: str) -> None:
+    site.quick("a")
+    (site.root / "key").write_text(value)
+    site.write_site(secrets={"VLLM_API_KEY": {"file": "key"}})
+    assert "VLLM_API_KEY" in site.switch("a", code=2).err
+    site.assert_nothing_serves()
+
+
+LISTENER = """
+import os, pathlib, time, urllib.request
+while True:
+    try:
+        status = urllib.request.urlopen('http://engine:8000/health', timeout=3).status
+        pathlib.Path('/shared/seen').write_text(f"{status} {os.environ['WORD']}")
+    except OSError as error:
+        pathlib.Path('/shared/seen').write_text(str(error))
+    time.sleep(0.1)
+"""
+
+
+def companion(site: LiveSite) -> Path:
+    """A Compose file as people write one: paths relative to itself, and its own .env."""
+    folder = site.root / "web"
+    (folder / "shared").mkdir(parents=True)
+    (folder / "listen.py").write_text(LISTENER)
+    (folder / ".env").write_text("WORD=from-its-own-env\nIMAGE=b70ctl-standin/openai-xpu:0.30.0\n")
+    (folder / "compose.yaml").write_text(
+        "services:\n  web:\n    image: ${IMAGE}\n    init: true\n    entrypoint: [python3, /listen.py]\n"
+        "    environment:\n      WORD: ${WORD}\n    volumes: ['./shared:/shared', './listen.py:/listen.py:ro']\n"
+    )
+    site.write_site(companions=["web/compose.yaml"])
+    return folder / "shared" / "seen"
+
+
+def web(site: LiveSite) -> list[object]:
+    """The companion's containers: id and time of start."""
+    filters = {"label": f"com.docker.compose.project={site.name}-companions"}
+    return [(each.id, each.attrs["State"]["StartedAt"])
+            for each in site.client.containers.list(all=True, filters=filters)]  # fmt: skip
+
+
+def test_companions_start_once_the_engine_is_proven_and_are_left_alone_afterwards(site: LiveSite) -> None:
+    seen = companion(site)
+    text = (site.root / "web" / "compose.yaml").read_text()
+    site.quick("bad", env={"STANDIN_FAULT": "garbage"})
+    site.quick("a")
+    site.quick("b", intel=True)
+    site.switch("bad", code=1)
+    assert web(site) == []
+    site.switch("a")
+    until(lambda: seen.exists() and seen.read_text() == "200 from-its-own-env", "the companion reaches the engine")
+    first = web(site)
+    assert len(first) == 1
+    site.switch("b")
+    site.switch("bad", code=5)
+    site.run("restart", "--yes").exits(0)
+    site.run("rollback", "--yes").exits(0)
+    assert web(site) == first
+    seen.unlink()
+    until(lambda: seen.exists() and seen.read_text() == "200 from-its-own-env", "the new engine has the old one's name")
+    assert (site.root / "web" / "compose.yaml").read_text() == text
+    site.run("stop", "--yes").exits(0)
+    assert web(site) == first
+
+
+def test_companions_that_cannot_start_do_not_take_the_engine_away(site: LiveSite) -> None:
+    companion(site)
+    (site.root / "web" / ".env").write_text("WORD=x\nIMAGE=b70ctl-standin/absent:1\n")
+    site.quick("a")
+    ran = site.run("switch", "a", "--yes")
+    assert ran.code == 1, str(ran)
+    assert "companions" in ran.err
+    site.assert_serves("a")
+    assert "companions" in site.history()[-1]["note"]
+
+
+def test_a_companion_file_that_does_not_exist_is_named_before_anything_starts(site: LiveSite) -> None:
+    site.write_site(companions=["nowhere/compose.yaml"])
+    site.quick("a")
+    ran = site.run("switch", "a", "--yes")
+    assert ran.code in (1, 2), str(ran)
+    assert "nowhere/compose.yaml" in ran.err
+    site.assert_nothing_serves()
