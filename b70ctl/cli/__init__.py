@@ -118,7 +118,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"b70ctl {__version__}")
+        from b70ctl.cli.console import console
+
+        console().text(f"b70ctl {__version__}")
         raise typer.Exit
 
 

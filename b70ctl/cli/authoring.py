@@ -23,8 +23,12 @@ SITE_TEXT = """\
 # yaml-language-server: $schema=.b70ctl/site.schema.json
 name: {name}
 models: {models}
+hf_cache: ~/.cache/huggingface
 port: 8000
 bind: 127.0.0.1
+
+# Where there is no card to read it from, as in CI, the group that owns /dev/dri/renderD*:
+# gids: [992]
 
 # An API key for clients; needed before `bind` may be anything but loopback:
 # secrets:

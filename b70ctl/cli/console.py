@@ -40,6 +40,10 @@ class Console:
         """Text that was asked for."""
         _write(sys.stdout, text.rstrip("\n"))
 
+    def piece(self, raw: bytes) -> None:
+        """A part of somebody else's text, as it comes."""
+        _write(sys.stdout, raw.decode("utf-8", errors="replace"), end="")
+
     def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: int | None = None) -> None:
         """A table: columns as wide as their longest value; the last one, or column `wrap`, is cut to the terminal."""
         widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
@@ -202,6 +206,15 @@ def _write(stream: TextIO, text: str, end: str = "\n") -> None:
         # talk that nobody hears does not matter, what is being done does; data that nobody reads need not go on
         if stream is sys.stdout and isinstance(error, BrokenPipeError) and not _busy:
             raise
+        _mute(stream)
+
+
+def _mute(stream: TextIO) -> None:
+    # what is left in the buffer would fail once more at the end, and be the exit status
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _bold(text: str, stream: TextIO) -> str:

@@ -115,11 +115,8 @@ def logs(here: Here, release: str | None, *, previous: bool, follow: bool, tail:
     name = _whole(str(name), kept)
     container = here.observe().of(name)
     if container is not None and follow:
-        import sys
-
         for piece in here.daemon.follow(container.id, tail=tail):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
+            here.console.piece(piece)
         return
     if container is not None:
         here.console.text(here.daemon.logs(container.id, tail))

@@ -23,22 +23,22 @@ def history(here: Here, limit: int, *, verbose: bool) -> None:
         here.console.say("nothing was done at this site yet")
         return
     if verbose:
-        here.console.text("\n".join(_told(op, verdicts, here.store) for op in ops))
+        here.console.text("\n".join(_told(op, verdicts) for op in ops))
         return
-    rows = [[op.begin.at, op.plan.command, op.plan.wanted or op.plan.incumbent or "", _result(op), _note(op, verdicts)]
+    rows = [[op.begin.at, op.plan.command, op.plan.wanted or op.plan.incumbent or "", _result(op), _note(op)]
             for op in ops]  # fmt: skip
     here.console.rows(["WHEN", "WHAT", "RELEASE", "RESULT", "NOTE"], rows)
 
 
-def _told(op: Op, verdicts: dict[str, Verdict | None], store: Store) -> str:
+def _told(op: Op, verdicts: dict[str, Verdict | None]) -> str:
     """One command with everything that is known of it."""
     name = op.plan.wanted or op.plan.incumbent or ""
     verdict = verdicts.get(name)
     lines = [f"{op.begin.at}  {op.begin.by}", f"  {op.plan.command} {name}: {_result(op)}"]
     lines += [f"  {change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in op.plan.changes]
     lines += [f"  failed: {failure}" for failure in op.failures]
+    lines += [f"  {line}" for line in _boot_line(_boot(op))]
     if verdict and verdict.op == op.number:
-        lines += [f"  {line}" for line in boot_lines(store, store.release(name))]
         lines += [f"  probe {each['probe']}: {each['detail']}" for each in verdict.findings if each["passed"] is False]
     return "\n".join(lines)
 
@@ -47,20 +47,21 @@ def _result(op: Op) -> str:
     return (op.end.result or "?") if op.end else "unfinished"
 
 
-def _note(op: Op, verdicts: dict[str, Verdict | None]) -> str:
+def _note(op: Op) -> str:
     if op.end and op.end.what:
         return op.end.what
-    verdict = verdicts.get(op.plan.wanted or "")
-    if verdict is None or verdict.op != op.number:
-        return ""
-    boot = BootFacts.from_dict(verdict.boot)
+    boot = _boot(op)
     facts = [
-        f"up in {verdict.seconds:.0f} s" if verdict.seconds else "",
+        f"up in {op.end.seconds:.0f} s" if op.end and op.end.seconds else "",
         f"KV {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
         f"{boot.max_concurrency}x" if boot.max_concurrency else "",
         boot.attention_backend or "",
     ]
     return ", ".join(fact for fact in facts if fact)
+
+
+def _boot(op: Op) -> BootFacts:
+    return BootFacts.from_dict((op.end.boot if op.end else None) or {})
 
 
 def _op(op: Op, verdicts: dict[str, Verdict | None]) -> dict[str, Any]:
@@ -75,6 +76,8 @@ def _op(op: Op, verdicts: dict[str, Verdict | None]) -> dict[str, Any]:
         "result": _result(op),
         "note": op.end.what if op.end else None,
         "failures": list(op.failures),
+        "boot": (op.end.boot if op.end else None) or {},
+        "seconds": op.end.seconds if op.end else None,
         "changes": [change.model_dump() for change in op.plan.changes],
         "verdict": verdict.model_dump(mode="json", exclude={"answers"}) if verdict else None,
     }
@@ -86,14 +89,19 @@ def boot_lines(store: Store, release: Release) -> list[str]:
     if verdict is None or not verdict.boot:
         return []
     boot = BootFacts.from_dict(verdict.boot)
-    told = [f"KV cache {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
-            f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
-            f"{boot.attention_backend} backend" if boot.attention_backend else "",
-            f"weights {boot.weights_gib} GiB" if boot.weights_gib else ""]  # fmt: skip
-    lines = [", ".join(fact for fact in told if fact)] if any(told) else []
     earlier = _earlier(store, release)
     changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
-    return [*lines, *(f"since the last {release.profile}: {line}" for line in changed)]
+    return [*_boot_line(boot), *(f"since the last {release.profile}: {line}" for line in changed)]
+
+
+def _boot_line(boot: BootFacts) -> list[str]:
+    told = [
+        f"KV cache {boot.kv_tokens:,} tokens" if boot.kv_tokens else "",
+        f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
+        f"{boot.attention_backend} backend" if boot.attention_backend else "",
+        f"weights {boot.weights_gib} GiB" if boot.weights_gib else "",
+    ]
+    return [", ".join(fact for fact in told if fact)] if any(told) else []
 
 
 def _earlier(store: Store, release: Release) -> Verdict | None:

@@ -51,10 +51,13 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     observed = world.observe()
     kept = here.store.releases()
     number = here.store.state().next
+    incumbent = kept.get(_incumbent(here, observed) or "")
+    if adopt and incumbent and incumbent.container and incumbent.container == _container_id(here, adopt):
+        adopt = None  # it was adopted by a switch that failed, and serves again
     if adopt:
         world.adopted = _adopt(change, adopt, number)
         number += 1
-    incumbent = world.adopted or kept.get(_incumbent(here, observed) or "")
+    incumbent = world.adopted or incumbent
     if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
         here.console.say(f"{incumbent.id} serves this already; `b70ctl restart` starts it anew")
         return
@@ -77,6 +80,11 @@ def _incumbent(here: Here, observed: Observed) -> str | None:
     return next(
         (item.release for item in observed.containers if not item.foreign and observed.runs(item.release)), None
     )
+
+
+def _container_id(here: Here, name: str) -> str | None:
+    about = here.daemon.inspect(name)
+    return str(about["Id"]) if about else None
 
 
 def _adopt(change: Change, name: str, number: int) -> Release:

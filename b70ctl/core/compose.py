@@ -159,6 +159,8 @@ def missing(wanted: Mapping[str, Any], found: object, where: str = "") -> list[s
     """
     if not isinstance(found, Mapping):
         return [f"{where or 'the file'} is not a mapping"]
+    if found.get("privileged"):
+        return [f"{where} is privileged, which no engine needs"]
     faults: list[str] = []
     for key, value in wanted.items():
         path = f"{where}.{key}" if where else key

@@ -38,22 +38,19 @@ def meant(
     profiles = {release.profile for release in kept.values()}
     if name in profiles:
         return _newest(name, {name}, state, kept, verdicts)
-    matching = {known for known in (*profiles, *_spoken(state)) if name in known}
-    # a snapshot and the profile it was made of are one thing
-    things = {kept[state.snapshots[known]].profile if known in state.snapshots else known
-              for known in matching if known not in state.snapshots or state.snapshots[known] in kept}  # fmt: skip
+    matching = {profile for profile in profiles if name in profile}
+    # names of the form before-<release> are ours, not words that a person chose
+    spoken = {known: of for known, of in state.snapshots.items() if name in known and not known.startswith("before-")}
+    # a snapshot of a profile that is meant anyway is no second meaning
+    others = {known: of for known, of in spoken.items() if of not in kept or kept[of].profile not in matching}
+    things = sorted({*matching, *others})
     if not things:
         raise UsageError(f"nothing in history is called `{name}`", hint="b70ctl history")
-    if len(things) > 1:
-        raise UsageError(
-            f"`{name}` may mean {', '.join(sorted(things))}", hint=f"b70ctl rollback {min(things)}"
-        )  # fmt: skip
-    return _newest(name, things, state, kept, verdicts)
-
-
-def _spoken(state: State) -> list[str]:
-    # names of the form before-<release> are ours, not words that a person chose
-    return [known for known in state.snapshots if not known.startswith("before-")]
+    if len(matching) + len(set(others.values())) > 1:
+        raise UsageError(f"`{name}` may mean {', '.join(things)}", hint=f"b70ctl rollback {things[0]}")
+    if others:
+        return _kept(things[0], others[things[0]], kept)
+    return _newest(name, matching, state, kept, verdicts)
 
 
 def _kept(name: str, release: str, kept: Mapping[str, Release]) -> str:

@@ -34,6 +34,10 @@ class Line(Value):
     plan: Plan | None = None
     by: str | None = None
     """begin: the command line, without secrets: they are never part of one."""
+    boot: dict[str, Any] | None = None
+    """end: what the boot told, for history: the release keeps only what its latest start told."""
+    seconds: float | None = None
+    """end: from start to proven."""
     result: str | None = None
     """end: done, rolled-back, failed, unproven, interrupted, recovered."""
 

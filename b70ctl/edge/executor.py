@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from b70ctl.core.journal import Event, Op, recovery, unfinished
 from b70ctl.core.plan import Plan, Step, Verb, way_back
@@ -37,15 +38,24 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
             try:
                 _step(step, number, world, book, interrupts)
             except (B70Error, OSError) as error:
-                if isinstance(error, Interrupted) or not _settled(plan, number):
+                # after the new state is recorded there is nothing to go back to, and the rest is tidying up
+                if not _settled(plan, number):
                     raise
-                late.append(f"{step.verb} {step.subject}: {error}")
-    except BaseException as error:
-        _fail(error, plan, begun, world, book, interrupts)
-        raise
+                late.append(f"{step.verb} {step.subject}: {_why(error)}")
+    except BaseException as caught:  # noqa: BLE001 - raised again, as what it really is
+        behind = interrupts.behind(caught)
+        _fail(behind, plan, begun, world, book, interrupts)
+        raise behind from caught.__cause__
     with interrupts.shielded():
-        book.write(Event.END, result="done", what="; ".join(late))
+        book.write(Event.END, result="done", what="; ".join(late), **_learnt(plan, world))
     return late
+
+
+def _learnt(plan: Plan, world: World) -> dict[str, Any]:
+    verdict = world.store.verdict(plan.wanted) if plan.wanted else None
+    if verdict is None or verdict.op != world.op:
+        return {}
+    return {"boot": verdict.boot, "seconds": verdict.seconds}
 
 
 def _settled(plan: Plan, number: int) -> bool:
@@ -84,7 +94,10 @@ def _fail(
     restored = walk_back(steps, world, book)
     with _tolerant(world):
         book.write(Event.END, result=_result(error, restored), what=why)
-    if restored and not isinstance(error, Interrupted):
+    if restored and isinstance(error, Interrupted):
+        error.what = f"{error.what}; {plan.incumbent} serves again, proven"
+        return
+    if restored:
         raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=_look(plan)) from error
     if isinstance(error, B70Error):
         if plan.incumbent and not restored:
@@ -174,7 +187,7 @@ def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> str:
             late.append(f"{step.verb} {step.subject}: {_why(error)}")
         else:
             world.tell(StepDone(step, time.monotonic() - began))
-    book.write(Event.END, result="finished", what="; ".join(late))
+    book.write(Event.END, result="finished", what="; ".join(late), **_learnt(op.plan, world))
     return f"finished: {op.plan.wanted or op.plan.command}"
 
 

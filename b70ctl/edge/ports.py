@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,13 +24,17 @@ def published(about: Mapping[str, Any]) -> set[int]:
 
 
 def listener(address: str, port: int) -> str | None:
-    """Who listens where we would have to, as words for a message; None when the port is free."""
+    """Who listens where the daemon would have to, as words for a message; None when the port is free for it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
         except OSError as error:
+            if error.errno == errno.EACCES:
+                return None  # a low port, which the daemon may take and we may not
+            if error.errno == errno.EADDRNOTAVAIL:
+                return f"nobody: {address} is no address of this host"
             return _process(port) or (error.strerror or "unknown").lower()
     return None
 

@@ -79,5 +79,5 @@ def _end(child: subprocess.Popen[str]) -> None:
         end = time.monotonic() + patience
         while time.monotonic() < end:
             if child.poll() is not None:
-                return
+                break
             time.sleep(POLL)

@@ -30,6 +30,7 @@ class Interrupts:
     _count: int = 0
     _shields: int = 0
     _pending: bool = False
+    _raised: Interrupted | None = None
     _before: dict[int, object] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -38,6 +39,8 @@ class Interrupts:
         self._before = {number: signal.signal(number, self._asked) for number in ASKED}
         try:
             yield
+        except Exception as error:  # noqa: BLE001 - raised again, as what it really is
+            raise self.behind(error) from error.__cause__
         finally:
             for number, handler in self._before.items():
                 signal.signal(number, handler)  # type: ignore[arg-type]
@@ -56,13 +59,18 @@ class Interrupts:
 
     def begin(self) -> None:
         """From here on there is something to undo."""
-        self.working, self.undoing, self._count = True, False, 0
+        self.working, self.undoing, self._count, self._raised = True, False, 0, None
 
     def begin_undo(self) -> None:
         """From here on only another Ctrl-C stops the work."""
         self.working = self.undoing = True
-        self._count = 0
-        self._pending = False
+        # who pressed twice to get here has been told enough: the third press stops the waiting
+        self._count = 1 if self._count > 1 else 0
+        self._pending, self._raised = False, None
+
+    def behind(self, error: BaseException) -> BaseException:
+        """The interruption that a library made an error of its own of; else the error itself."""
+        return self._raised if self._raised and not isinstance(error, Interrupted) else error
 
     def _asked(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT:
@@ -79,4 +87,5 @@ class Interrupts:
         if self._shields:
             self._pending = True
             return
-        raise Interrupted(f"interrupted by {signal.Signals(number).name}")
+        self._raised = Interrupted(f"interrupted by {signal.Signals(number).name}")
+        raise self._raised

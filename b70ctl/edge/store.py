@@ -143,10 +143,13 @@ class Store:
         return journal.parse(_read(self.journal_file) or "")
 
     def served(self) -> list[str]:
-        """Releases in the order in which they came to serve."""
-        return [
-            op.plan.wanted for op in self.ops() if op.plan.wanted and op.end and op.end.result in ("done", "finished")
-        ]
+        """Releases in the order in which they came to serve; an adopted one came before the switch that replaced it."""
+        names: list[str] = []
+        for op in self.ops():
+            if op.plan.wanted and op.end and op.end.result in ("done", "finished"):
+                pair = (op.plan.incumbent, op.plan.wanted)
+                names += [name for name in pair if name and name not in names[-1:]]
+        return names
 
     def begin(self, plan: Plan, by: str) -> Journal:
         """Open the journal for one command."""
@@ -194,14 +197,14 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def append(path: Path, line: str) -> None:
-    """Add one line; a line that a crash left open is closed first, so that it spoils no other."""
+    """Add one line; what a crash left of a last line says nothing, and is cut off first."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:
-            end = file.seek(0, os.SEEK_END)
-            if end:
-                file.seek(end - 1)
-                line = line if file.read(1) == b"\n" else "\n" + line
+            file.seek(0)
+            written = file.read()
+            if not written.endswith(b"\n"):
+                file.truncate(written.rfind(b"\n") + 1)
             file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

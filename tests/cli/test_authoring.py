@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,8 @@ from b70ctl.edge.catalog import open_catalog
 def test_a_new_site_is_a_site(b70ctl, tmp_path):
     said = b70ctl("init", tmp_path / "new", "--models", "/srv/models", "--name", "box")
     assert said.code == 0
-    assert open_catalog(tmp_path / "new").site == Site(name="box", models="/srv/models")
+    cache = str(Path.home() / ".cache" / "huggingface")
+    assert open_catalog(tmp_path / "new").site == Site(name="box", models="/srv/models", hf_cache=cache)
     assert "profiles list" in said.err
     assert b70ctl("--site", tmp_path / "new", "profiles", "list").code == 0
 

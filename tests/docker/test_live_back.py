@@ -232,5 +232,4 @@ def test_damaged_lines_of_the_journal_are_named_and_stop_nothing(site: LiveSite)
     assert "lines 3" in site.run("status").exits(0).out
     site.switch("b")
     assert json.loads(journal.read_text().splitlines()[-1])["event"] == "end"
-    site.assert_serves("b") if False else None
     assert site.engine().labels["b70ctl.profile"] == "b"

@@ -95,12 +95,20 @@ def test_on_the_way_back_the_system_is_not_listened_to(said, number):
     assert said == []
 
 
-def test_on_the_way_back_a_person_is_told_and_then_obeyed(said):
+def test_the_third_press_stops_the_waiting(said):
     found = interrupts(said)
     with found.watched():
         press()
         with pytest.raises(Interrupted):
             press()
+        found.begin_undo()
+        with pytest.raises(Interrupted):
+            press()
+
+
+def test_on_the_way_back_from_a_failure_a_person_is_told_and_then_obeyed(said):
+    found = interrupts(said)
+    with found.watched():
         found.begin_undo()
         press()
         assert "recover" in said[-1]

@@ -96,14 +96,14 @@ def test_text_is_read_back_as_it_was_written(tmp_path_factory, text):
     assert path.read_bytes().decode() == text
 
 
-def test_a_line_is_added_after_one_that_a_crash_left_open(tmp_path):
+def test_what_a_crash_left_of_a_last_line_is_cut_off_before_the_next(tmp_path):
     path = tmp_path / "f"
     append(path, "one")
     with path.open("a") as file:
         file.write("torn")
     append(path, "two")
     append(path, "three")
-    assert path.read_text() == "one\ntorn\ntwo\nthree\n"
+    assert path.read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_line_that_cannot_be_written_is_a_machine_error(tmp_path):

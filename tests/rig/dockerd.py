@@ -81,7 +81,7 @@ def restart(*, kill: bool = False) -> Running:
     with _locked():
         state = private_daemon.recorded()
         if state is None:
-            raise MachineError("only a daemon that the rig started may be restarted", hint="make daemon")
+            raise MachineError("only a daemon that the rig started may be restarted", hint="make engine-up")
         private_daemon.stop(state.pid, signal.SIGKILL if kill else signal.SIGTERM)
         if kill:
             private_daemon.stop_containerd()
@@ -122,7 +122,7 @@ def _locked() -> Iterator[None]:
 
 
 def _install() -> None:
-    packages = ("docker.io", "iptables")
+    packages = ("docker.io", "iptables", "iproute2")
     if os.environ.get("B70CTL_NO_APT"):
         raise MachineError(
             "there is no dockerd here and B70CTL_NO_APT forbids installing one",

@@ -1,6 +1,6 @@
 """Runs a command on a terminal of its own and draws what the terminal shows at the end, as SVG for the README.
 
-python -m tests.rig.picture docs/demo.svg --last 40 -- make demo
+python -m tests.rig.picture --begin 'switch demo-broken' --end 'exit 5' docs/demo.svg -- make demo
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ def screen_of(argv: list[str]) -> tuple[pyte.Screen, int]:
     return screen, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def drawn(screen: pyte.Screen, title: str, first: int, last: int | None) -> str:
-    """The shown lines as SVG, without the web fonts that the drawing library would link to."""
+def drawn(screen: pyte.Screen, title: str, begin: str, end: str) -> str:
+    """The lines from `begin` to `end` as SVG, without the web fonts that the drawing library would link to."""
     lines = [line(screen, row) for row in range(LINES)]
-    while lines and not lines[-1].plain.strip():
-        lines.pop()
+    first = next((row for row, text in enumerate(lines) if begin in text.plain), 0)
+    last = next((row for row, text in enumerate(lines) if row > first and end and end in text.plain), LINES - 1)
+    while last and not lines[last].plain.strip():
+        last -= 1
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    for text in lines[first : len(lines) if last is None else first + last]:
+    for text in lines[first : last + 1]:
         console.print(text, soft_wrap=False, overflow="crop", no_wrap=True)
     return FONT_FACE.sub("", console.export_svg(title=title))
 
@@ -68,13 +70,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--title", default="b70ctl")
-    parser.add_argument("--first", type=int, default=0, help="lines to leave out at the top")
-    parser.add_argument("--last", type=int, default=None, help="lines to draw")
+    parser.add_argument("--begin", default="", help="the first line to draw contains this")
+    parser.add_argument("--end", default="", help="the last line to draw contains this")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     argv = args.command[1:] if args.command[:1] == ["--"] else args.command
     screen, code = screen_of(argv)
-    args.file.write_text(drawn(screen, args.title, args.first, args.last), encoding="utf-8")
+    args.file.write_text(drawn(screen, args.title, args.begin, args.end), encoding="utf-8")
     sys.stdout.write(f"{args.file} shows `{' '.join(argv)}`, which ended with {code}\n")
     return 0
 
