@@ -109,8 +109,6 @@ def _switch_plan(
 ) -> Plan:
     state = here.store.state()
     kept = here.store.releases()
-    leftovers = [item.release for item in observed.containers
-                 if not item.foreign and (not incumbent or item.release != incumbent.id)]  # fmt: skip
     return plan_switch(
         release,
         incumbent.id if incumbent else None,
@@ -119,7 +117,7 @@ def _switch_plan(
         adopt=adopt,
         keep=incumbent is not None and incumbent.kind == "adopted",
         previous=state.serving if state.serving in kept else None,
-        leftovers=tuple(name for name in leftovers if kept[name].kind == "engine"),
+        leftovers=_leftovers(kept, observed, incumbent.id if incumbent else None),
         companions=bool(here.catalog.site.companions),
         changes=changes(incumbent.deployment if incumbent else None, wanted.deployment),
     )
@@ -136,6 +134,12 @@ def _report(here: Here, plan: Plan) -> None:
         here.console.data({"event": "serving", "release": release.id, "models": release.deployment.served_names,
                            "url": f"{address.url}/v1"})  # fmt: skip
     here.console.say(f"{release.id} serves {', '.join(release.deployment.served_names)} at {address.url}/v1")
+
+
+def _leftovers(kept: dict[str, Release], observed: Observed, incumbent: str | None) -> tuple[str, ...]:
+    """Our containers beside the incumbent's, as `stop` leaves one."""
+    names = [item.release for item in observed.containers if not item.foreign and item.release != incumbent]
+    return tuple(name for name in names if kept[name].kind == "engine")
 
 
 def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
@@ -171,6 +175,7 @@ def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
     adopted = incumbent is not None and kept[incumbent].kind == "adopted"
     return plan_switch(
         target, incumbent, because="asked for", new=False, command="rollback", keep=adopted,
+        leftovers=_leftovers(kept, observed, incumbent),
         companions=bool(here.catalog.site.companions),
         changes=changes(kept[incumbent].deployment if incumbent else None, kept[target].deployment),
     )  # fmt: skip

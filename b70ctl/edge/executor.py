@@ -17,6 +17,8 @@ from b70ctl.edge.world import World
 from b70ctl.errors import B70Error, DaemonError, EngineError, Interrupted, MachineError, RolledBack, Unproven
 
 DAEMON_PATIENCE = 90.0
+RECORDED = (Verb.DISCARD, Verb.NAME, Verb.PROBE, Verb.SERVE)
+"""Steps whose last act is to write down what they did."""
 
 
 def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[str]:
@@ -26,13 +28,14 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
     Raises RolledBack when the incumbent serves again, proven; Unproven when it does not; Interrupted when a person
     asked to stop and it was undone; and the step's own error when nothing that served was disturbed.
     """
-    with interrupts.shielded():
-        book = world.store.begin(plan, by)
-        interrupts.begin()
-    world.op = book.op
+    book: Journal | None = None
     begun = 0
     late: list[str] = []
     try:
+        with interrupts.shielded():
+            book = world.store.begin(plan, by)
+            world.op = book.op
+            interrupts.begin()
         for number, step in enumerate(plan.steps):
             begun = number + 1
             try:
@@ -42,11 +45,14 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
                 if not _settled(plan, number):
                     raise
                 late.append(f"{step.verb} {step.subject}: {_why(error)}")
-    except BaseException as caught:  # noqa: BLE001 - raised again, as what it really is
+                interrupts.answered()
+    except BaseException as caught:
+        if book is None:
+            raise
         behind = interrupts.behind(caught)
         _fail(behind, plan, begun, world, book, interrupts)
         raise behind from caught.__cause__
-    with interrupts.shielded():
+    with contextlib.suppress(Interrupted), interrupts.shielded():  # all is done: there is nothing left to stop
         book.write(Event.END, result="done", what="; ".join(late), **_learnt(plan, world))
     return late
 
@@ -92,8 +98,11 @@ def _fail(
     with _tolerant(world):
         book.write(Event.FAILED, what=why)
     restored = walk_back(steps, world, book)
-    with _tolerant(world):
-        book.write(Event.END, result=_result(error, restored), what=why)
+    if world.unrecorded:
+        world.tell(Note("what was done could not be written down; `b70ctl recover` does it once the disk has room"))
+    else:
+        with _tolerant(world):
+            book.write(Event.END, result=_result(error, restored), what=why)
     if restored and isinstance(error, Interrupted):
         error.what = f"{error.what}; {plan.incumbent} serves again, proven"
         return
@@ -124,7 +133,8 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
     """Do the undo steps; True when they brought an engine back, proven.
 
     A daemon that is away is waited for. When it stays away the journal stays open for `recover`; when the incumbent
-    itself fails, there is nothing left to try, and the journal is closed.
+    itself fails, there is nothing left to try, and the journal is closed. A full disk keeps the record, not the way
+    back: what could not be recorded is named in `world.unrecorded`.
     """
     if not steps:
         return False
@@ -144,8 +154,10 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
                            hint="b70ctl recover") from error  # fmt: skip
         except (B70Error, OSError) as error:
             world.tell(StepFailed(step, _why(error), undo=True))
-            if step.verb in (Verb.DISCARD, Verb.NAME) and isinstance(error, MachineError | OSError):
-                continue  # a full disk keeps the record, not the way back
+            if isinstance(error, MachineError) and step.verb in RECORDED:
+                # an engine that is not sensible is another error: here only writing it down has failed
+                world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
+                continue
             with _tolerant(world):
                 book.write(Event.END, result="unproven", what=_why(error))
             raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {_why(error)}",
@@ -172,6 +184,8 @@ def recover(world: World, interrupts: Interrupts) -> str | None:
     interrupts.begin_undo()
     _note_leaving(op.plan, op.begun, world)
     restored = walk_back(plan.steps, world, book)
+    if world.unrecorded:
+        raise MachineError(f"{world.unrecorded[0]}: done, and could not be recorded", hint="df -h, then b70ctl recover")
     book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
     return f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"
 

@@ -68,6 +68,10 @@ class Interrupts:
         self._count = 1 if self._count > 1 else 0
         self._pending, self._raised = False, None
 
+    def answered(self) -> None:
+        """What was asked for was heard, and there was nothing to undo."""
+        self._pending, self._raised = False, None
+
     def behind(self, error: BaseException) -> BaseException:
         """The interruption that a library made an error of its own of; else the error itself."""
         return self._raised if self._raised and not isinstance(error, Interrupted) else error
@@ -87,5 +91,7 @@ class Interrupts:
         if self._shields:
             self._pending = True
             return
+        # a library may swallow it: then it is raised again at the end of the step
+        self._pending = True
         self._raised = Interrupted(f"interrupted by {signal.Signals(number).name}")
         raise self._raised

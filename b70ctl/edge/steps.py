@@ -142,8 +142,10 @@ def _remove(step: Step, world: World) -> None:
     container = world.container(step.subject)
     if container is None or world.release(step.subject).kind == "adopted":
         return
-    world.store.keep_log(step.subject, PROVEN_LOG, world.daemon.logs(container.id, LOG_LINES))
-    world.daemon.remove(container.id)
+    try:
+        world.store.keep_log(step.subject, PROVEN_LOG, world.daemon.logs(container.id, LOG_LINES))
+    finally:
+        world.daemon.remove(container.id)
 
 
 def _discard(step: Step, world: World) -> None:

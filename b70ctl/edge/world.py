@@ -36,6 +36,8 @@ class World:
     begun: dict[str, float] = field(default_factory=dict)
     boots: dict[str, BootFacts] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    unrecorded: list[str] = field(default_factory=list)
+    """Steps of the way back that were done, and that a full disk kept from being written down."""
     findings: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
 
     def release(self, name: str) -> Release:

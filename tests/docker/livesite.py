@@ -28,10 +28,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 CUT = Path(__file__).with_name("cut.py")
 MARK = "b70ctl.test"
 QUICK = {"STANDIN_BOOT_SECONDS": "0.2", "STANDIN_TOKENS_PER_SECOND": "20000"}
-FAST_PROBES = {
-    name: "asked elsewhere"
-    for name in ("arithmetic", "counting", "prose", "json", "long-prompt")
-}
+FAST_PROBES = dict.fromkeys(("arithmetic", "counting", "prose", "json", "long-prompt"), "asked elsewhere")
+
+
+class _Quoting(yaml.SafeDumper):
+    """Text in double quotes: what is text in YAML 1.1 (`1e3`) may be a number in 1.2."""
+
+
+_Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,8 @@ class LiveSite:
             "boot": {"budget": 60, "stall": 30},
             **more,
         }
-        self.write_profile(name, yaml.safe_dump({key: value for key, value in data.items() if value is not None},
-                                                allow_unicode=False))  # fmt: skip
+        kept = {key: value for key, value in data.items() if value is not None}
+        self.write_profile(name, yaml.dump(kept, Dumper=_Quoting, allow_unicode=False))
 
     def quick(self, name: str, **more: Any) -> None:
         """A profile whose probes are down to two, for tests that switch often."""
@@ -128,9 +132,7 @@ class LiveSite:
 
     def cut(self, when: str, line: int, *args: str, env: Mapping[str, str] | None = None) -> Ran:
         """The command line, killed at one line of its journal."""
-        return self._run(
-            (sys.executable, str(CUT), when, str(line), "--site", str(self.root), *args), 150, env
-        )
+        return self._run((sys.executable, str(CUT), when, str(line), "--site", str(self.root), *args), 150, env)
 
     def _run(self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None) -> Ran:
         done = subprocess.run(argv, cwd=self.root, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
@@ -316,27 +318,25 @@ class LiveSite:
 
     def remove(self) -> None:
         """Take everything of the site out of Docker."""
-        for label in (f"b70ctl.site={self.name}", f"{MARK}={self.name}"):
-            for container in self.client.containers.list(all=True, filters={"label": label}):
-                with contextlib.suppress(docker.errors.APIError):
-                    container.remove(force=True, v=True)
-        for container in self.client.containers.list(all=True):
-            if container.labels.get("com.docker.compose.project", "").startswith(f"{self.name}-"):
-                with contextlib.suppress(docker.errors.APIError):
-                    container.remove(force=True, v=True)
+        ours = (f"b70ctl-{self.name}", f"{self.name}-")
+        for container in self.client.containers.list(all=True, ignore_removed=True):
+            labels = container.labels
+            project = labels.get("com.docker.compose.project", "")
+            if self.name in (labels.get("b70ctl.site"), labels.get(MARK)) or project.startswith(ours[1]):
+                _gone(container.remove, force=True, v=True)
         for network in self.client.networks.list():
-            if network.name == f"b70ctl-{self.name}" or network.name.startswith(f"{self.name}-"):
-                with contextlib.suppress(docker.errors.APIError):
-                    network.remove()
+            if network.name.startswith(ours):
+                _gone(network.remove)
         for volume in self.client.volumes.list():
-            if volume.name.startswith((f"b70ctl-{self.name}-", f"{self.name}-")):
-                with contextlib.suppress(docker.errors.APIError):
-                    volume.remove(force=True)
-        for image in self.client.images.list():
-            for tag in image.tags:
-                if self.name in tag:
-                    with contextlib.suppress(docker.errors.APIError):
-                        self.client.images.remove(tag, noprune=True)
+            if volume.name.startswith(ours):
+                _gone(volume.remove, force=True)
+        for tag in [tag for image in self.client.images.list() for tag in image.tags if self.name in tag]:
+            _gone(self.client.images.remove, tag, noprune=True)
+
+
+def _gone(remove: Callable[..., object], *args: object, **how: object) -> None:
+    with contextlib.suppress(docker.errors.APIError):
+        remove(*args, **how)
 
 
 def until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
@@ -350,12 +350,11 @@ def until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
 def free_port() -> int:
     """A port that nobody has on loopback; below the range that outgoing connections take theirs from."""
     for port in range(18000 + os.getpid() % 5000, 32000):
-        with contextlib.closing(socket.socket()) as probe:
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                if port not in _given:
-                    _given.add(port)
-                    return port
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
     raise AssertionError("no free port")
 
 

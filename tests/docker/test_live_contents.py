@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
@@ -76,7 +77,7 @@ def test_a_patch_is_refused_for_an_unknown_base_and_serves_once_its_owner_accept
         ({"edits": [{"file": MARLIN, "old": "return", "new": "x"}]}, "times, not once"),
         ({"edits": [{"file": "vllm/absent.py", "old": "a", "new": "b"}]}, "does not have"),
         ({"versions": ">=0.22"}, "0.21.1"),
-        ({"versions": ">=0.1,<0.2", "unneeded": [{"versions": ">=0.2", "reason": "it eats weights"}]}, "it eats weights"),
+        ({"versions": "<0.2", "unneeded": [{"versions": ">=0.2", "reason": "it eats weights"}]}, "it eats weights"),
     ],
 )
 def test_a_patch_that_does_not_apply_exactly_stops_nothing(
@@ -95,10 +96,7 @@ def test_a_patch_that_does_not_apply_exactly_stops_nothing(
 
 def test_a_checkout_that_changes_later_does_not_change_a_release(site: LiveSite) -> None:
     site.model("qwen-w4a16")
-    base = MARLIN_UTILS.encode()
-    import hashlib
-
-    write_patch(site, bases={hashlib.sha256(base).hexdigest(): "the stand-in's"})
+    write_patch(site, bases={hashlib.sha256(MARLIN_UTILS.encode()).hexdigest(): "the stand-in's"})
     site.quick("patched", intel=True, patches=[PATCH])
     site.quick("b")
     site.switch("patched")

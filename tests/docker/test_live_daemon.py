@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from livesite import LiveSite, until
 
@@ -14,7 +16,10 @@ pytestmark = pytest.mark.last
 def private(docker_host: str) -> None:
     """Only a daemon that the rig started may be restarted."""
     if docker_host != private_daemon.HOST:
-        pytest.skip(f"{docker_host} is the machine's own daemon, which is not ours to restart")
+        reason = f"{docker_host} is the machine's own daemon, which is not ours to restart"
+        if os.environ.get("B70CTL_REQUIRE_DOCKER") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 @pytest.mark.usefixtures("private")

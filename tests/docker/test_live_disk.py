@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -22,13 +21,9 @@ class Disk:
 
     def fill(self, pages: int) -> None:
         """Leave this many pages."""
-        with self.filler.open("wb") as file:
-            try:
-                while True:
-                    file.write(b"x" * PAGE)
-                    file.flush()
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
+        with self.filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(b"x" * PAGE)
         size = self.filler.stat().st_size
         os.truncate(self.filler, max(0, size - size % PAGE - pages * PAGE))
 
@@ -73,9 +68,13 @@ def test_however_full_the_disk_is_the_old_engine_serves_or_the_new_one_does(disk
         assert str(site.store) in ran.err
         disk.empty()
         site.run("recover").exits(0)
+        if site.serving() != old:
+            # all was proven, and only the last lines found no room
+            break
         site.assert_serves("a", old)
         assert site.engine().id == container
-    assert ends >= {0, 3}, ends
+    assert 3 in ends
+    assert site.serving() != old, "there was never room enough"
     disk.empty()
     site.run("recover").exits(0)
     site.assert_serves("b")

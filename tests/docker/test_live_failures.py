@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
-import time
+from pathlib import Path
 
 import pytest
 from livesite import QUICK, LiveSite, listening, until
+
+from b70ctl.edge.composer import find_composer
 
 FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "garbage": ({}, "answers, and not sensibly"),
@@ -108,31 +109,29 @@ def test_an_engine_that_cannot_come_back_at_all_is_told(site: LiveSite) -> None:
     site.assert_serves("b")
 
 
-def test_a_port_that_is_taken_after_the_stop_brings_the_old_one_back(site: LiveSite) -> None:
-    site.quick("a")
-    site.quick("b")
+def test_a_port_that_is_taken_after_the_stop_brings_the_old_one_back(site: LiveSite, tmp_path: Path) -> None:
+    for name in "ab":
+        site.quick(name)
     site.switch("a")
-    old = site.serving()
-    taken, done = threading.Event(), threading.Event()
-
-    def take() -> None:
-        while not done.is_set():
-            with contextlib.suppress(OSError), listening(site.port):
-                taken.set()
-                # held until the new engine has failed, and free again for the old one
-                until(lambda: any(line["event"] == "failed" for line in site.journal()), "the switch fails")
-                return
-            time.sleep(0.0005)
-
-    with site.begin("switch", "b", "--yes") as child:
-        thread = threading.Thread(target=take)
-        thread.start()
-        code = child.wait(90)
-        done.set()
-        thread.join()
-    assert taken.is_set()
-    assert code == 5
+    old, container = site.serving(), site.engine().id
+    # a Compose that says when it begins and ends, and waits to be answered
+    compose = tmp_path / "docker-compose"
+    compose.write_text(f"""#!/bin/sh
+real() {{ {find_composer().binary} "$@"; }}
+answered() {{ : > {tmp_path}/$1; while [ ! -e {tmp_path}/$2 ]; do sleep 0.02; done; }}
+case " $* " in *" up "*) answered begins taken; real "$@"; code=$?; answered ended free; exit $code;; esac
+real "$@"
+""")
+    compose.chmod(0o755)
+    with site.begin("switch", "b", "--yes", env={"B70CTL_COMPOSE": str(compose)}) as child:
+        until((tmp_path / "begins").exists, "Compose is called")
+        with listening(site.port):
+            (tmp_path / "taken").touch()
+            until((tmp_path / "ended").exists, "Compose has failed")
+        (tmp_path / "free").touch()
+        assert child.wait(90) == 5
     site.assert_serves("a", old)
+    assert site.engine().id == container
     assert "address already in use" in site.history()[-1]["note"]
 
 

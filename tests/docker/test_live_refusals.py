@@ -84,7 +84,9 @@ def test_what_is_missing_is_named_and_nothing_is_stopped(
     untouched.holds()
 
 
-BOMB = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 20)}]\n" for old, new in zip("abcdefg", "bcdefgh", strict=True))
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 20)}]\n" for old, new in zip("abcdefg", "bcdefgh", strict=True)
+)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,8 @@ def test_a_compose_that_cannot_be_used_is_found_before_anything_is_stopped(
 
 
 def test_a_compose_that_refuses_the_file_stops_nothing(serving: LiveSite, tmp_path: Path) -> None:
-    compose = _script(tmp_path, 'case "$1" in version) echo 2.40.3;; *) echo "services.engine invalid" >&2; exit 15;; esac')
+    answers = 'version) echo 2.40.3;; *) echo "services.engine invalid" >&2; exit 15;;'
+    compose = _script(tmp_path, f'case "$1" in {answers} esac')
     serving.quick("b")
     untouched = Untouched(serving)
     assert "services.engine invalid" in serving.switch("b", code=1, env={"B70CTL_COMPOSE": compose}).err
@@ -151,8 +154,8 @@ def test_without_a_daemon_nothing_is_done_and_the_machine_is_blamed(serving: Liv
     serving.quick("b")
     untouched = Untouched(serving)
     dead = {"DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
-    for words in (("switch", "b", "--yes"), ("rollback", "--yes"), ("stop", "--yes"), ("restart", "--yes"), ("plan", "b")):
-        ran = serving.run(*words, env=dead).exits(3)
+    for words in ("switch b --yes", "rollback --yes", "stop --yes", "restart --yes", "plan b"):
+        ran = serving.run(*words.split(), env=dead).exits(3)
         assert "no Docker Engine answers" in ran.err
         assert "hint:" in ran.err
     assert "no Docker Engine answers" in serving.run("status", env=dead).exits(0).out

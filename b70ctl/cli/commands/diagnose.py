@@ -1,0 +1,35 @@
+"""b70ctl diagnose"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from b70ctl.cli import options
+
+
+def diagnose(
+    ctx: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[RELEASE|FILE|-]", help="A release of history, a log file, or - for stdin."),
+    ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option("--container", "-c", metavar="NAME", help="Read this container's log."),
+    ] = None,
+    dmesg: Annotated[bool, typer.Option("--dmesg", help="Read the kernel's log of this boot.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Read a log and name what caused the trouble in it, with the lines that show it and what to do.
+
+    Without a target: the release that failed last, if nothing was done since, else the one that serves. Exit status 0
+    when a cause was found or nothing failed, 1 when the log shows a failure that is not known.
+
+    Example: b70ctl diagnose engine.log
+    """
+    from b70ctl.cli import diagnosing
+    from b70ctl.cli.here import Here
+
+    diagnosing.diagnose(Here(ctx, json=json), target, container=container, kernel=dmesg)
