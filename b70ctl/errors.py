@@ -47,7 +47,11 @@ class MachineError(B70Error):
 
 
 class DaemonError(B70Error):
-    """Docker's daemon answered a request with an error, or stopped answering."""
+    """Docker's daemon refused a request."""
+
+
+class DaemonAway(DaemonError):
+    """Docker's daemon does not answer, so what it would say is not known."""
 
 
 class EngineError(B70Error):

@@ -59,7 +59,7 @@ def init(here: Here, directory: Path | None, models: str, name: str) -> None:
     replace(root / places.STATE / "profile.schema.json", schema_text())
     if not (root / ".gitignore").exists():
         replace(root / ".gitignore", f"{places.STATE}/\nsecrets/\n")
-    replace(file, SITE_TEXT.format(name=name, models=quoted(models).replace("$$", "$")))
+    replace(file, SITE_TEXT.format(name=quoted(name), models=quoted(models).replace("$$", "$")))
     here.console.say(f"{file} is ready")
     here.console.say(f"next: b70ctl --site {root} profiles list")
 
@@ -109,5 +109,5 @@ def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
         replace(folder / "deployment.json", wanted.deployment.canonical())
         here.console.say(f"{folder}/compose.yaml")
     else:
-        here.console.text(text)
+        here.console.text(f"---\n{text}" if job.many else text)
     return not errors

@@ -107,15 +107,8 @@ class Console:
         if self.json:
             self.data({"event": "plan", "plan": plan.model_dump(mode="json")})
             return
-        for change in plan.changes:
-            self.say(f"  {change.what}: {_was(change.before)} -> {_was(change.after)}")
-        for step in plan.steps:
-            name = f" as {step.name}" if step.name else ""
-            self.say(f"  {step.verb:<10} {step.subject}{name}  ({step.because})")
-        if plan.undo:
-            self.say("way back, if it fails:")
-        for step in plan.undo:
-            self.say(f"  {step.verb:<10} {step.subject}  ({step.because})")
+        for line in plan.lines():
+            self.say(f"  {line}" if line else "")
 
     def tell(self, event: Event) -> None:
         """One event of a running command."""
@@ -231,10 +224,6 @@ def _columns() -> int:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _was(value: str | None) -> str:
-    return "none" if value is None else _cut(value, 70)
 
 
 def _seconds(seconds: float) -> str:

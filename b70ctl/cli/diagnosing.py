@@ -156,6 +156,8 @@ def _said(found: Diagnosis) -> Iterator[str]:
     if more := len(found.findings) - MOST_FINDINGS:
         yield from ([f"and {more} more; --json tells all"] if more > 0 else [])
     match found.state:
+        case State.EXPLAINED if found.unexplained:
+            yield f"the first error is another: line {found.unexplained.number}: {_cut(found.unexplained.text)}"
         case State.HEALTHY:
             yield "healthy: the engine serves and nothing failed" if found.vllm else "nothing failed"
         case State.BOOTING:

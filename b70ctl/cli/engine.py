@@ -29,7 +29,9 @@ def restart(here: Here, *, yes: bool, dry_run: bool) -> None:
 def recover(here: Here) -> None:
     """Bring a command that was cut off (kill -9, power, a lost daemon) to its end."""
     with here.changing() as change:
-        if change.recovered is None:
+        if here.console.json:
+            here.console.data({"event": "recovered", "what": change.recovered})
+        elif change.recovered is None:
             here.console.say("no command was cut off")
 
 
@@ -56,7 +58,7 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
             here.console.say(f"{release} is stopped already")
             return
         if plan.command != "stop":
-            can_return(here, here.store.release(release), None, observed)
+            can_return(change, here.store.release(release), None, observed)
         if not here.console.confirm(question, yes=yes):
             raise Refused("not confirmed; nothing was touched")
         change.carry_out(plan)

@@ -18,6 +18,7 @@ from b70ctl.cli.console import Console, can_ask, console
 from b70ctl.core.journal import unfinished
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Observed, Release
+from b70ctl.core.secrecy import masked
 from b70ctl.edge import places
 from b70ctl.edge.catalog import Catalog, open_catalog
 from b70ctl.edge.lock import holder, leased, locked
@@ -99,9 +100,11 @@ class Here:
             stack.enter_context(interrupts.watched())
             stack.enter_context(self.console.live())
             change.lease(release.deployment.cards for release in change.involved())
-            change.recovered = recover(change.world, interrupts)
+            change.recovered, late = recover(change.world, interrupts)
             if change.recovered:
                 self.console.say(change.recovered)
+            for failure in late:
+                self.console.warn(failure)
             interrupts.working = interrupts.undoing = False
             yield change
 
@@ -162,9 +165,9 @@ class Change:
 
 
 def words() -> str:
-    """The command line as it was typed, for the journal and for those who find the lock taken."""
+    """The command line for the journal and for those who find the lock taken; what may be secret is hidden."""
     name = Path(sys.argv[0]).name if sys.argv and not sys.argv[0].endswith("__main__.py") else "b70ctl"
-    return shlex.join([name, *sys.argv[1:]])
+    return shlex.join([name, *masked(sys.argv[1:])])
 
 
 def is_root() -> bool:

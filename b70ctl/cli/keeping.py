@@ -20,6 +20,9 @@ def snapshot(here: Here, name: str | None) -> None:
         return
     if not NAME.fullmatch(name):
         raise UsageError(f"`{name}` cannot be a snapshot's name", hint="letters, digits, dot, dash and underscore")
+    if name.startswith("before-"):
+        raise UsageError(f"`{name}`: names that begin with `before-` are given by `switch`, and may be pruned",
+                         hint=f"b70ctl snapshot {name.removeprefix('before-') or 'good'}")  # fmt: skip
     with here.changing() as change:
         state = here.store.state()
         if state.serving is None:

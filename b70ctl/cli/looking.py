@@ -42,8 +42,8 @@ def _status(here: Here) -> dict[str, Any]:
     if damaged := store.book().damaged:
         found["journal"] = f"lines {', '.join(map(str, damaged))} of {store.journal_file} cannot be read"
     kept = store.releases()
-    if state.serving in kept:
-        found |= _about(here, kept[state.serving])
+    found |= _about(here, kept[state.serving]) if state.serving in kept else {}
+    found |= _live(here, kept.get(state.serving or ""))
     found["snapshots"] = {name: of for name, of in state.snapshots.items() if not name.startswith("before-")}
     found["companions"] = list(site.companions)
     return found
@@ -52,7 +52,7 @@ def _status(here: Here) -> dict[str, Any]:
 def _about(here: Here, release: Release) -> dict[str, Any]:
     deployment = release.deployment
     verdict = here.store.verdict(release.id)
-    found: dict[str, Any] = {
+    return {
         "profile": " ".join([deployment.profile, *(f"--set {each}" for each in deployment.overrides)]),
         "image": f"{deployment.image_ref} (vLLM {deployment.vllm})",
         "models": list(deployment.served_names),
@@ -61,18 +61,17 @@ def _about(here: Here, release: Release) -> dict[str, Any]:
         "proven": verdict.at if verdict and verdict.state == "proven" else None,
         "boot": verdict.boot if verdict else {},
     }
-    return found | _live(here, release)
 
 
-def _live(here: Here, release: Release) -> dict[str, Any]:
+def _live(here: Here, release: Release | None) -> dict[str, Any]:
     try:
         observed = here.observe()
     except (MachineError, DaemonError) as error:
         return {"container": f"not known: {error.what}"}
-    container = observed.of(release.id)
     foreign = [item.name for item in observed.containers if item.foreign]
     found: dict[str, Any] = {"foreign": [f"{name} has our labels, and b70ctl did not make it" for name in foreign]}
-    if container is None:
+    container = observed.of(release.id) if release else None
+    if release is None or container is None:
         return found | {"container": "none"}
     found["container"] = f"{container.name}: {container.state}, restart policy {container.policy}"
     if container.state == "running":
@@ -92,6 +91,8 @@ def _engine(here: Here, release: Release) -> dict[str, Any]:
     try:
         figures = endpoint.metrics()
     except EngineError:
+        return {"engine": "healthy"}
+    if figures.running is None or figures.waiting is None:
         return {"engine": "healthy"}
     return {"engine": f"healthy, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"}
 
@@ -132,8 +133,9 @@ def _whole(name: str, kept: dict[str, Release]) -> str:
 
 
 def _kept_log(store: Store, release: str) -> str:
-    for file in (FAILED_LOG, PROVEN_LOG):
-        path = store.release_folder(release) / file
-        if path.is_file():
-            return path.read_text(encoding="utf-8", errors="replace")
+    paths = [store.release_folder(release) / file for file in (FAILED_LOG, PROVEN_LOG)]
+    kept = [path for path in paths if path.is_file()]
+    if kept:
+        newest = max(kept, key=lambda path: path.stat().st_mtime)
+        return newest.read_text(encoding="utf-8", errors="replace")
     raise Refused(f"release {release} has no container and no kept log", hint="b70ctl history")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from b70ctl.cli.here import Here
 from b70ctl.core.plan import Plan
+from b70ctl.errors import B70Error
 
 
-def show(here: Here, found: Plan) -> None:
-    """A plan that was asked for, as data or as text."""
+def show(here: Here, found: Plan, in_the_way: Sequence[B70Error] = ()) -> None:
+    """A plan that was asked for, as data or as text, with what stands in its way."""
     here.mention_unfinished()
     if here.console.json:
-        here.console.data(found.model_dump(mode="json"))
-    elif found.steps:
-        here.console.text(_text(found))
+        faults = [{"message": error.what, "hint": error.hint} for error in in_the_way]
+        here.console.data(found.model_dump(mode="json") | {"faults": faults})
+        return
+    if found.steps:
+        here.console.text("\n".join(found.lines()))
     else:
         serves = f"{found.incumbent} serves this already; " if found.incumbent else ""
         here.console.text(f"{serves}nothing would change")
-
-
-def _text(found: Plan) -> str:
-    lines = [f"{change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in found.changes]
-    steps = [str(step) for step in found.steps]
-    undo = [str(step) for step in found.undo]
-    back = ["", "way back, if it fails:", *undo] if undo else []
-    return "\n".join([*lines, *([""] if lines else []), *steps, *back])
+    for error in in_the_way:
+        here.console.error(error)

@@ -8,13 +8,14 @@ import typer
 
 from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_become, can_return
+from b70ctl.cli.ready import can_become, can_return, obstacles
+from b70ctl.core import standing
 from b70ctl.core.deployment import changes
 from b70ctl.core.history import before, meant
 from b70ctl.core.plan import Plan, plan_switch
 from b70ctl.core.release import Observed, Release, release_id
 from b70ctl.edge.preparing import Wanted
-from b70ctl.errors import Exit, Refused
+from b70ctl.errors import B70Error, Exit, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Wish:
 def switch(here: Here, wish: Wish, *, yes: bool, dry_run: bool) -> None:
     """Serve PROFILE instead of what serves now, proven, or go back."""
     if dry_run:
-        show(here, _plan(here, wish))
+        plan(here, wish, exit_code=False)
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
@@ -50,15 +51,15 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     here, world = change.here, change.world
     observed = world.observe()
     kept = here.store.releases()
-    number = here.store.state().next
-    incumbent = kept.get(_incumbent(here, observed) or "")
+    number = here.store.next_number()
+    incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
     if adopt and incumbent and incumbent.container and incumbent.container == _container_id(here, adopt):
         adopt = None  # it was adopted by a switch that failed, and serves again
     if adopt:
-        world.adopted = _adopt(change, adopt, number)
+        world.adopted = _adopted(here, observed, adopt, number, change.command)
         number += 1
     incumbent = world.adopted or incumbent
-    if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
+    if incumbent and _same(here, incumbent, wanted, observed):
         here.console.say(f"{incumbent.id} serves this already; `b70ctl restart` starts it anew")
         return
     can_become(here, wanted, incumbent, observed)
@@ -72,14 +73,8 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     _report(here, plan)
 
 
-def _incumbent(here: Here, observed: Observed) -> str | None:
-    """The release that runs: the recorded one, or whichever of ours does."""
-    serving = here.store.state().serving
-    if observed.runs(serving):
-        return serving
-    return next(
-        (item.release for item in observed.containers if not item.foreign and observed.runs(item.release)), None
-    )
+def _same(here: Here, incumbent: Release, wanted: Wanted, observed: Observed) -> bool:
+    return standing.serves_already(incumbent, wanted.deployment, observed, here.store.verdict(incumbent.id))
 
 
 def _container_id(here: Here, name: str) -> str | None:
@@ -87,15 +82,14 @@ def _container_id(here: Here, name: str) -> str | None:
     return str(about["Id"]) if about else None
 
 
-def _adopt(change: Change, name: str, number: int) -> Release:
+def _adopted(here: Here, observed: Observed, name: str, number: int, command: str) -> Release:
     from b70ctl.edge.adopting import adopted_release
     from b70ctl.edge.filling import read_secrets
 
-    here = change.here
-    if _incumbent(here, change.world.observe()):
+    if standing.incumbent(here.store.state(), observed):
         raise Refused("the site has an engine of its own that serves, so nothing is adopted", hint="b70ctl status")
     keys = read_secrets(here.catalog.site, here.site_root)
-    return adopted_release(here.daemon, name, here.catalog.site, number, change.command, keys)
+    return adopted_release(here.daemon, name, here.catalog.site, number, command, keys)
 
 
 def _check(change: Change) -> None:
@@ -117,7 +111,7 @@ def _switch_plan(
         adopt=adopt,
         keep=incumbent is not None and incumbent.kind == "adopted",
         previous=state.serving if state.serving in kept else None,
-        leftovers=_leftovers(kept, observed, incumbent.id if incumbent else None),
+        leftovers=standing.leftovers(kept, observed, incumbent.id if incumbent else None),
         companions=bool(here.catalog.site.companions),
         changes=changes(incumbent.deployment if incumbent else None, wanted.deployment),
     )
@@ -136,12 +130,6 @@ def _report(here: Here, plan: Plan) -> None:
     here.console.say(f"{release.id} serves {', '.join(release.deployment.served_names)} at {address.url}/v1")
 
 
-def _leftovers(kept: dict[str, Release], observed: Observed, incumbent: str | None) -> tuple[str, ...]:
-    """Our containers beside the incumbent's, as `stop` leaves one."""
-    names = [item.release for item in observed.containers if not item.foreign and item.release != incumbent]
-    return tuple(name for name in names if kept[name].kind == "engine")
-
-
 def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
     """Go back to the release before, or to a NAME."""
     if dry_run:
@@ -156,7 +144,7 @@ def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
         if not plan.steps:
             here.console.say(f"{plan.wanted} serves already")
             return
-        can_return(here, target, here.store.releases().get(plan.incumbent or ""), observed)
+        can_return(change, target, here.store.releases().get(plan.incumbent or ""), observed)
         here.console.plan(plan)
         if not here.console.confirm(f"go back to {plan.wanted}?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
@@ -169,13 +157,13 @@ def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
     kept, state = store.releases(), store.state()
     verdicts = {release: store.verdict(release) for release in kept}
     target = meant(name, state, kept, verdicts) if name else before(state, store.served(), kept)
-    incumbent = _incumbent(here, observed)
+    incumbent = standing.incumbent(state, observed)
     if target == incumbent:
         return Plan(command="rollback", wanted=target, incumbent=incumbent)
     adopted = incumbent is not None and kept[incumbent].kind == "adopted"
     return plan_switch(
         target, incumbent, because="asked for", new=False, command="rollback", keep=adopted,
-        leftovers=_leftovers(kept, observed, incumbent),
+        leftovers=standing.leftovers(kept, observed, incumbent),
         companions=bool(here.catalog.site.companions),
         changes=changes(kept[incumbent].deployment if incumbent else None, kept[target].deployment),
     )  # fmt: skip
@@ -183,28 +171,27 @@ def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
 
 def plan(here: Here, wish: Wish, *, exit_code: bool) -> None:
     """Show what a switch to PROFILE would change, step by step, with reasons and the way back; touch nothing."""
-    found = _plan(here, wish)
-    show(here, found)
+    found, in_the_way = _plan(here, wish)
+    show(here, found, in_the_way)
+    if in_the_way:
+        raise typer.Exit(int(in_the_way[0].exit_code))
     if exit_code and found.steps:
         raise typer.Exit(int(Exit.DIFFERENT))
 
 
-def _plan(here: Here, wish: Wish) -> Plan:
-    """The plan from what can be read; an image that was never asked is taken from the catalog."""
+def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
+    """The plan from what can be read, and what stands in its way; an image that was never asked is taken from the
+    catalog."""
     wanted = _wanted(here, wish, probe=False)
     observed = here.observe()
-    incumbent = here.store.releases().get(_incumbent(here, observed) or "")
-    if incumbent and incumbent.deployment.digest == wanted.deployment.digest:
-        return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id)
-    number = here.store.state().next
-    name = release_id(number + (1 if wish.adopt else 0), wish.profile, wanted.deployment.digest)
-    if wish.adopt and incumbent is None:
-        return plan_switch(
-            name,
-            f"{number:04}-adopted-{wish.adopt}",
-            because=f"a release of {wish.profile}",
-            new=True,
-            adopt=True,
-            companions=bool(here.catalog.site.companions),
-        )
-    return _switch_plan(here, name, wanted, incumbent, observed, adopt=False)
+    kept = here.store.releases()
+    incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
+    number = here.store.next_number()
+    adopted = None
+    if wish.adopt and not (incumbent and incumbent.container == _container_id(here, wish.adopt)):
+        adopted = incumbent = _adopted(here, observed, wish.adopt, number, "plan")
+    if incumbent and _same(here, incumbent, wanted, observed):
+        return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id), []
+    name = release_id(number + (1 if adopted else 0), wish.profile, wanted.deployment.digest)
+    found = _switch_plan(here, name, wanted, incumbent, observed, adopt=adopted is not None)
+    return found, obstacles(here, wanted, incumbent, observed)

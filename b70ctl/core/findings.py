@@ -10,6 +10,8 @@ from b70ctl.core.bootlog import Stage
 from b70ctl.core.cause import SUREST, Cause, Confidence
 from b70ctl.core.firstfault import Line
 
+_ONE_TRACEBACK = 80
+
 
 class State(StrEnum):
     """What a log says of its engine, taken together."""
@@ -60,6 +62,15 @@ class Diagnosis:
     def faults(self) -> tuple[Finding, ...]:
         """What ended something."""
         return tuple(finding for finding in self.findings if finding.cause.kind == "fault")
+
+    @property
+    def unexplained(self) -> Line | None:
+        """The first error, where it stands so far from every fault that was found that it is another."""
+        first = self.first_error
+        lines = [line.number for finding in self.faults for line in finding.lines]
+        if first is None or any(abs(number - first.number) <= _ONE_TRACEBACK for number in lines):
+            return None
+        return first
 
 
 def surest(findings: Sequence[Finding]) -> list[Finding]:

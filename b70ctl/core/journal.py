@@ -39,7 +39,7 @@ class Line(Value):
     seconds: float | None = None
     """end: from start to proven."""
     result: str | None = None
-    """end: done, rolled-back, failed, unproven, interrupted, recovered."""
+    """end: done, finished, rolled-back, failed, unproven, interrupted, recovered."""
 
 
 class Book(Value):
@@ -132,7 +132,7 @@ def recovery(op: Op, observed: Observed, verdict: Verdict | None) -> Recovery:
     rest = op.plan.steps[op.done :]
     if op.plan.command in ("prune", "snapshot"):
         return Recovery(finish=True, steps=rest, because="each of its steps stands alone")
-    if op.plan.command == "stop" and op.begun and not observed.runs(op.plan.incumbent):
+    if op.plan.command == "stop" and op.begun and not op.undoing and not observed.runs(op.plan.incumbent):
         return Recovery(finish=True, steps=rest, because="the engine has stopped; only the record is missing")
     proven = verdict is not None and verdict.state == "proven" and verdict.op == op.number
     if proven and observed.runs(op.plan.wanted) and not op.undoing:

@@ -37,7 +37,7 @@ class Step(Value):
 
     def __str__(self) -> str:
         what = f"{self.subject} as {self.name}" if self.name else self.subject
-        return f"{self.verb:<10} {what}  {self.because}"
+        return f"{self.verb:<10} {what}  ({self.because})"
 
 
 class Plan(Value):
@@ -51,9 +51,11 @@ class Plan(Value):
     undo: tuple[Step, ...] = ()
     changes: tuple[Change, ...] = ()
 
-    def __str__(self) -> str:
-        lines = [str(step) for step in self.steps]
-        return "\n".join([*lines, *(f"undo: {step}" for step in self.undo)])
+    def lines(self) -> list[str]:
+        """The plan for a reader: what changes, the steps with their reasons, the way back."""
+        changed = [f"{change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in self.changes]
+        back = ["", "way back, if it fails:", *map(str, self.undo)] if self.undo else []
+        return [*changed, *([""] if changed else []), *map(str, self.steps), *back]
 
 
 def plan_switch(

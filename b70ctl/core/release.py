@@ -94,4 +94,4 @@ class Observed(Value):
     def runs(self, release: str | None) -> bool:
         """Whether the release's own container runs."""
         found = self.of(release)
-        return found is not None and found.state in ("running", "restarting")
+        return found is not None and found.state in ("running", "restarting", "paused")

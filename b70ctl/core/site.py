@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from b70ctl.core.profile import AbsolutePath, EnvName, Strict, Text
 
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
-SiteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
+SiteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9_-]{0,29}[a-z0-9])?$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 API_KEY = "VLLM_API_KEY"

@@ -9,6 +9,7 @@ from b70ctl.core.compose import LABEL
 from b70ctl.core.deployment import STOP_MARGIN, Address, Deployment, Mount
 from b70ctl.core.profile import Boot, ProbeSettings
 from b70ctl.core.release import Release, release_id
+from b70ctl.core.secrecy import masked
 from b70ctl.core.site import API_KEY, Site
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
@@ -27,6 +28,9 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
     if about["State"]["Status"] != "running":
         raise Refused(f"container `{name}` is {about['State']['Status']}, so there is nothing to adopt",
                       hint=f"docker rm {name}, or docker start {name}")  # fmt: skip
+    if about["HostConfig"].get("AutoRemove"):
+        raise Refused(f"container `{name}` is removed when it stops (--rm), so it cannot be the way back",
+                      hint=f"docker stop {name}, and switch without --adopt")  # fmt: skip
     address = _address(about, site)
     served, length = _speaks(name, Endpoint(address.url, keys.get(API_KEY)))
     deployment = _deployment(about, site, address, served, length)
@@ -39,8 +43,14 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
         command=command,
         deployment=deployment,
         container=about["Id"],
-        policy=(about["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no",
+        policy=_policy(about),
     )
+
+
+def _policy(about: dict[str, Any]) -> str:
+    policy = about["HostConfig"].get("RestartPolicy") or {}
+    retries = policy.get("MaximumRetryCount") or 0
+    return f"{policy.get('Name') or 'no'}{f':{retries}' if retries else ''}"
 
 
 def _address(about: dict[str, Any], site: Site) -> Address:
@@ -81,8 +91,8 @@ def _deployment(
         image_ref=config.get("Image") or about["Image"],
         vllm="unknown",
         template="none",
-        entrypoint=tuple(config.get("Entrypoint") or ()),
-        argv=tuple(config.get("Cmd") or ()),
+        entrypoint=masked(config.get("Entrypoint") or ()),
+        argv=masked(config.get("Cmd") or ()),
         env={},
         secrets=(),
         working_dir=config.get("WorkingDir") or "/",

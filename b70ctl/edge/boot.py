@@ -15,7 +15,7 @@ from b70ctl.core.progress import Booting
 from b70ctl.core.release import Release
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
-from b70ctl.errors import DaemonError, EngineError
+from b70ctl.errors import DaemonAway, DaemonError, EngineError
 
 TICK = 0.1
 PULSE = 1.0
@@ -132,9 +132,9 @@ class _Watch:
         self.looked = now
         try:
             about = self.daemon.inspect(self.container)
-        except DaemonError as error:
+        except DaemonAway as error:
             if now - self.daemon_seen > DAEMON_PATIENCE:
-                raise DaemonError(f"Docker's daemon was away for {DAEMON_PATIENCE:.0f} s: {error.what}") from error
+                raise DaemonAway(f"Docker's daemon was away for {DAEMON_PATIENCE:.0f} s: {error.what}") from error
             return
         self.daemon_seen = now
         if about is None:

@@ -26,6 +26,8 @@ PLUGIN_FOLDERS = (
 INSTALL = "install Docker's own docker-compose-plugin, or: pip install 'b70ctl[compose]'"
 CHECK_SECONDS = 30
 UP_SECONDS = 180
+COMPANION_SECONDS = 1800
+"""Companions may still have to be pulled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Composer:
     def up_companions(self, file: Path, project: str) -> None:
         """Start what does not run yet of the site's companions; what runs is left as it is."""
         words = ("-p", project, "-f", str(file), "up", "--detach", "--no-recreate")
-        ran = run((self.binary, *words), timeout=UP_SECONDS, cwd=file.parent, env=_env(), hold=self.hold)
+        ran = run((self.binary, *words), timeout=COMPANION_SECONDS, cwd=file.parent, env=_env(), hold=self.hold)
         if ran.code != 0:
             raise DaemonError(f"the companions could not be started: {_said(ran)}")
 

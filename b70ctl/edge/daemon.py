@@ -15,7 +15,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from b70ctl.core.compose import LABEL, SERVICE
 from b70ctl.core.release import Container, Observed, Release
-from b70ctl.errors import DaemonError, MachineError
+from b70ctl.errors import DaemonAway, DaemonError, MachineError
 
 OLDEST_API = (1, 41)
 CALL_SECONDS = 60
@@ -27,10 +27,14 @@ def _speaking(what: str) -> Iterator[None]:
     """Docker's errors as ours."""
     try:
         yield
-    except APIError as error:
-        raise DaemonError(f"{what}: Docker said: {error.explanation or error}") from error
-    except (DockerException, requests.exceptions.RequestException, OSError) as error:
-        raise DaemonError(f"{what}: Docker's daemon does not answer: {_reason(error)}", hint="docker info") from error
+    except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
+        raise _spoken(error, what) from error
+
+
+def _spoken(error: Exception, what: str) -> DaemonError:
+    if isinstance(error, APIError):
+        return DaemonError(f"{what}: Docker said: {error.explanation or error}")
+    return DaemonAway(f"{what}: Docker's daemon does not answer: {_reason(error)}", hint="docker info")
 
 
 def connect() -> Daemon:
@@ -91,7 +95,7 @@ class Daemon:
         except NotFound:
             return None
         except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
-            raise DaemonError(f"inspecting {name}: {_reason(error)}") from error
+            raise _spoken(error, f"inspecting {name}") from error
         return about
 
     def running(self) -> list[dict[str, Any]]:
@@ -119,9 +123,11 @@ class Daemon:
             self.client.api.stop(container, timeout=grace)
 
     def set_policy(self, container: str, policy: str) -> None:
-        """Whether Docker starts it again by itself."""
+        """Whether Docker starts it again by itself: `no`, `unless-stopped`, `on-failure:5`."""
+        name, _, retries = policy.partition(":")
+        wanted = {"Name": name, "MaximumRetryCount": int(retries or 0)}
         with _speaking("setting the restart policy"), contextlib.suppress(NotFound):
-            self.client.api.update_container(container, restart_policy={"Name": policy, "MaximumRetryCount": 0})
+            self.client.api.update_container(container, restart_policy=wanted)
 
     def remove(self, container: str) -> None:
         """Remove a container, running or not; named volumes stay."""
@@ -144,7 +150,8 @@ class Daemon:
     def ensure_network(self, name: str, site: str) -> None:
         """The site's network."""
         with _speaking("making the network"):
-            if not self.client.api.networks(names=[name], filters={"name": f"^{name}$"}):
+            # Docker matches a part of a name, and another site's may contain ours
+            if not any(network["Name"] == name for network in self.client.api.networks(names=[name])):
                 self.client.api.create_network(name, driver="bridge", labels={f"{LABEL}.site": site})
 
     def ensure_volume(self, name: str, site: str) -> None:
@@ -172,7 +179,7 @@ class Daemon:
         except (ImageNotFound, NotFound):
             return None
         except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
-            raise DaemonError(f"inspecting image {ref}: {_reason(error)}") from error
+            raise _spoken(error, f"inspecting image {ref}") from error
         return about
 
     def tag(self, image: str, repository: str, tag: str) -> None:

@@ -14,7 +14,7 @@ from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
 from b70ctl.edge.world import World
-from b70ctl.errors import B70Error, DaemonError, EngineError, Interrupted, MachineError, RolledBack, Unproven
+from b70ctl.errors import B70Error, DaemonAway, Interrupted, MachineError, RolledBack, Unproven
 
 DAEMON_PATIENCE = 90.0
 RECORDED = (Verb.DISCARD, Verb.NAME, Verb.PROBE, Verb.SERVE)
@@ -37,6 +37,8 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
             world.op = book.op
             interrupts.begin()
         for number, step in enumerate(plan.steps):
+            with interrupts.shielded():
+                book.write(Event.BEFORE, step=number, what=str(step))
             begun = number + 1
             try:
                 _step(step, number, world, book, interrupts)
@@ -71,8 +73,6 @@ def _settled(plan: Plan, number: int) -> bool:
 
 
 def _step(step: Step, number: int, world: World, book: Journal, interrupts: Interrupts) -> None:
-    with interrupts.shielded():
-        book.write(Event.BEFORE, step=number, what=str(step))
     world.tell(StepBegun(step))
     began = time.monotonic()
     try:
@@ -146,13 +146,12 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
         began = time.monotonic()
         try:
             take(step, world)
-        except Interrupted:
-            raise Interrupted(f"stopped waiting at `{step.verb} {step.subject}`", hint="b70ctl recover") from None
-        except DaemonError as error:
+        except (Interrupted, DaemonAway) as error:
+            # what is left can be done later: the journal stays open
             world.tell(StepFailed(step, error.what, undo=True))
             raise Unproven(f"the way back stopped at `{step.verb} {step.subject}`: {error.what}",
                            hint="b70ctl recover") from error  # fmt: skip
-        except (B70Error, OSError) as error:
+        except Exception as error:
             world.tell(StepFailed(step, _why(error), undo=True))
             if isinstance(error, MachineError) and step.verb in RECORDED:
                 # an engine that is not sensible is another error: here only writing it down has failed
@@ -166,12 +165,16 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
     return any(step.verb is Verb.SERVE for step in steps)
 
 
-def recover(world: World, interrupts: Interrupts) -> str | None:
-    """Bring a command that was cut off to its end; what was done, or None when there was none."""
+def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]]:
+    """Bring a command that was cut off to its end.
+
+    Gives back what was done, None when there was nothing to do, and what failed of the tidying up. Raises when the
+    new state could not be recorded, or the old one not be brought back.
+    """
     world.store.sweep()
     op = unfinished(world.store.ops())
     if op is None:
-        return None
+        return None, []
     book = Journal(world.store, op.number)
     world.op = op.number
     verdict = world.store.verdict(op.plan.wanted) if op.plan.wanted else None
@@ -187,22 +190,30 @@ def recover(world: World, interrupts: Interrupts) -> str | None:
     if world.unrecorded:
         raise MachineError(f"{world.unrecorded[0]}: done, and could not be recorded", hint="df -h, then b70ctl recover")
     book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
-    return f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"
+    return (f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"), []
 
 
-def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> str:
-    late = []
+def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:
+    """The steps that are left; only what comes after the new state was recorded may fail."""
+    late: list[str] = []
+    recorded = all(step.verb is not Verb.SERVE for step in steps)
     for step in steps:
         world.tell(StepBegun(step))
         began = time.monotonic()
         try:
             take(step, world)
-        except (EngineError, MachineError, OSError) as error:
+        except DaemonAway:
+            raise
+        except (B70Error, OSError) as error:
+            world.tell(StepFailed(step, _why(error)))
+            if not recorded:
+                raise
             late.append(f"{step.verb} {step.subject}: {_why(error)}")
         else:
             world.tell(StepDone(step, time.monotonic() - began))
+        recorded = recorded or step.verb is Verb.SERVE
     book.write(Event.END, result="finished", what="; ".join(late), **_learnt(op.plan, world))
-    return f"finished: {op.plan.wanted or op.plan.command}"
+    return f"finished: {op.plan.wanted or op.plan.command}", late
 
 
 def _wait_for_daemon(world: World) -> None:
@@ -211,7 +222,7 @@ def _wait_for_daemon(world: World) -> None:
     while True:
         try:
             world.observe()
-        except DaemonError as error:
+        except DaemonAway as error:
             if time.monotonic() > end:
                 raise Unproven(f"the way back needs Docker's daemon, which does not answer: {error.what}",
                                hint="sudo systemctl start docker; b70ctl recover") from error  # fmt: skip

@@ -19,6 +19,7 @@ SECONDS = 120
 # runs in the image's own python, which may be any from 3.10 on; prints one JSON object
 QUESTIONS = r"""
 import hashlib, json, os, sys, sysconfig
+sys.path[:] = [folder for folder in sys.path if folder]  # not the working directory: it may hold a source tree
 from importlib import metadata, util
 def version(*names):
     for name in names:
@@ -73,7 +74,7 @@ def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | Non
     about = daemon.image(ref)
     if about is None:
         raise Refused(f"Docker does not have the image {ref}", hint=f"docker pull {ref}")
-    argv = ["python3", "-I", "-c", QUESTIONS, *sorted(set(files))]
+    argv = ["python3", "-s", "-c", QUESTIONS, *sorted(set(files))]
     try:
         answers = json.loads(daemon.run_once(about["Id"], argv, SECONDS).strip().splitlines()[-1])
     except (ValueError, IndexError) as error:

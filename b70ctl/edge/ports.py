@@ -47,8 +47,9 @@ def _process(port: int) -> str | None:
             inodes |= {row[9] for row in rows if row[3] == LISTEN and int(row[1].rsplit(":", 1)[1], 16) == port}
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and _has_socket(process, inodes):
-            name = (process / "comm").read_text().strip()
-            return f"process {process.name} ({name})"
+            with contextlib.suppress(OSError):
+                return f"process {process.name} ({(process / 'comm').read_text().strip()})"
+            return f"process {process.name}"
     return None
 
 

@@ -25,9 +25,7 @@ def look(
     counts as holding it.
     """
     running = [about for about in daemon.running() if about["Id"] not in leaving]
-    ours_publishes = any(
-        deployment.address.port in ports.published(about) for about in map(daemon.inspect, leaving) if about
-    )
+    ours_publishes = any(_has_port(about, deployment) for about in map(daemon.inspect, leaving) if about)
     holder, container = _port(deployment, running, check_socket=not ours_publishes)
     return Seen(
         image_present=daemon.image(deployment.image) is not None,
@@ -37,6 +35,11 @@ def look(
         missing=tuple(_missing(deployment)),
         holders=tuple(_holders(deployment, host, running, leaving, root=root)),
     )
+
+
+def _has_port(about: Mapping[str, Any], deployment: Deployment) -> bool:
+    # one in the host's own network publishes nothing, and listens all the same
+    return deployment.address.port in ports.published(about) or about["HostConfig"].get("NetworkMode") == "host"
 
 
 def _port(
@@ -52,7 +55,15 @@ def _port(
 def _missing(deployment: Deployment) -> list[str]:
     wanted = [mount.source for mount in deployment.mounts]
     wanted += [*deployment.requires, *(source for source, _ in deployment.devices)]
-    return list(dict.fromkeys(path for path in wanted if not Path(path).exists()))
+    return list(dict.fromkeys(path for path in wanted if not _exists(path)))
+
+
+def _exists(path: str) -> bool:
+    """Whether a path is there; one that may not be looked at is the daemon's to find."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return True
 
 
 def _holders(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -15,7 +16,7 @@ from b70ctl.edge.companions import companions_file
 from b70ctl.edge.proving import prove
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, now
 from b70ctl.edge.world import World, image_tag
-from b70ctl.errors import EngineError, Refused
+from b70ctl.errors import DaemonError, EngineError, Refused
 
 LOG_LINES = 5000
 """Lines of an engine's log that stay with its release."""
@@ -157,7 +158,8 @@ def _discard(step: Step, world: World) -> None:
     log = None
     if container is not None:
         # first the container, then the record: a full disk must not leave it on the port and the card
-        log = world.daemon.logs(container.id, LOG_LINES)
+        with contextlib.suppress(DaemonError):
+            log = world.daemon.logs(container.id, LOG_LINES)
         if world.release(step.subject).kind == "adopted":
             world.daemon.stop(container.id, world.release(step.subject).deployment.stop_grace)
         else:
@@ -178,21 +180,26 @@ def _idle(_: Step, world: World) -> None:
 
 
 def _forget(step: Step, world: World) -> None:
+    """Everything that belongs to a release, its folder last: cut off in between, the rest is still to be found."""
     container = world.container(step.subject)
     if container is not None and container.state == "running":
         raise Refused(f"release {step.subject} runs, so it is not forgotten")
-    release = world.store.releases().get(step.subject)
+    kept = world.store.releases()
+    release = kept.get(step.subject)
     if release is None:
         return
     if container is not None and release.kind == "engine":
         world.daemon.remove(container.id)
+    world.daemon.untag(":".join(image_tag(world.site, step.subject)))
+    volume = release.deployment.cache_volume
+    if release.kind == "engine" and all(
+        other.deployment.cache_volume != volume for other in kept.values() if other.id != release.id
+    ):
+        with contextlib.suppress(DaemonError):  # a container of somebody's may use it; a cache is no reason to stop
+            world.daemon.remove_volume(volume)
     state = world.store.state()
     world.update_state(snapshots={name: of for name, of in state.snapshots.items() if of != step.subject})
     world.store.forget(step.subject)
-    world.daemon.untag(":".join(image_tag(world.site, step.subject)))
-    used = {other.deployment.cache_volume for other in world.store.releases().values()}
-    if release.kind == "engine" and release.deployment.cache_volume not in used:
-        world.daemon.remove_volume(release.deployment.cache_volume)
 
 
 STEPS: dict[Verb, Callable[[Step, World], None]] = {

@@ -53,7 +53,17 @@ class Store:
     def state(self) -> State:
         """What the site serves."""
         raw = _read(self.folder / "state.json")
-        return _model(State, raw, self.folder / "state.json") if raw is not None else State()
+        return _model(State, raw, self.folder / "state.json") if raw is not None else self._rebuilt()
+
+    def _rebuilt(self) -> State:
+        """What can be told of the state without its file, as after it was moved out of the way."""
+        kept = self.releases()
+        served = [name for name in self.served() if name in kept]
+        return State(serving=served[-1] if served else None)
+
+    def next_number(self) -> int:
+        """A number that no release has or had."""
+        return max([self.state().next, *(release.number + 1 for release in self.releases().values())])
 
     def save_state(self, state: State) -> None:
         """Replace the state file."""

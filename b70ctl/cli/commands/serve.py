@@ -115,7 +115,7 @@ def snapshot(
 
     A named release is never pruned.
 
-    Example: b70ctl snapshot before-upgrade
+    Example: b70ctl snapshot known-good
     """
     from b70ctl.cli import keeping
     from b70ctl.cli.here import Here

@@ -36,7 +36,6 @@ def render(
     port: options.Port = None,
     all_: Annotated[bool, typer.Option("--all", help="Every profile of the site, and the shipped ones.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 when one cannot be rendered.")] = False,
-    json: options.Json = False,
 ) -> None:
     """Write the Compose file of a profile to stdout, or into DIR; Docker is not asked.
 
@@ -49,4 +48,4 @@ def render(
     from b70ctl.cli.here import Here
 
     job = authoring.Job(sets=tuple(set_ or ()), port=port, output=output, check=check, many=all_)
-    authoring.render(Here(ctx, json=json), profile, job)
+    authoring.render(Here(ctx), profile, job)
