@@ -9,9 +9,10 @@ from b70ctl.core.host import INTEL, Card, Host
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.inherit import merge
 from b70ctl.core.patch import Patch
+from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile
 from b70ctl.core.release import Release, Verdict, release_id
-from b70ctl.core.resolve import Place, Request, resolve
+from b70ctl.core.resolve import Request, resolve
 from b70ctl.core.site import Site
 
 SITE_PACKAGES = "/opt/venv/lib/python3.12/site-packages"

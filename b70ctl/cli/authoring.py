@@ -8,12 +8,12 @@ from pathlib import Path
 import typer
 
 from b70ctl.cli.here import Here
-from b70ctl.cli.linting import show_errors
+from b70ctl.cli.linting import errors_of, line
 from b70ctl.cli.profiles import schema_text
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
+from b70ctl.edge.files import replace
 from b70ctl.edge.preparing import Workshop
-from b70ctl.edge.store import replace
 from b70ctl.errors import B70Error, Exit, Refused, UsageError
 
 PREVIEW = "preview"
@@ -91,16 +91,18 @@ def render(here: Here, profile: str | None, job: Job) -> None:
 def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
     """Render one profile; False when it has an error, told already."""
     try:
-        wanted = workshop.wanted(name, job.sets, port=job.port, drop=True)
-        errors = show_errors(here, wanted)
+        wanted = workshop.wanted(name, job.sets, port=job.port, any_status=True)
+        errors = errors_of(here, workshop, wanted)
         text = workshop.text(wanted.deployment, release_id(0, name, wanted.deployment.digest), PREVIEW)
     except B70Error as error:
         if not job.many:
             raise
         here.console.error(type(error)(f"{name}: {error.what}", hint=error.hint))
         return False
+    for finding in errors:
+        here.console.say(line(name, finding))
     if errors and not job.many:
-        raise Refused(f"profile `{name}` has {errors} error(s)", hint=f"b70ctl profiles lint {name}")
+        raise Refused(f"profile `{name}` has {len(errors)} error(s)", hint=f"b70ctl profiles lint {name}")
     if job.check:
         return not errors
     if job.output is not None:

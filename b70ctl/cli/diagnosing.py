@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from b70ctl.cli.here import Here
+from b70ctl.core.bootlog import Stage
 from b70ctl.core.diagnosis import Diagnosis, Finding, Reader, State
 from b70ctl.edge import logsource
 from b70ctl.edge.diagnoses import read_causes
@@ -159,7 +160,7 @@ def _said(found: Diagnosis) -> Iterator[str]:
         case State.EXPLAINED if found.unexplained:
             yield f"the first error is another: line {found.unexplained.number}: {_cut(found.unexplained.text)}"
         case State.HEALTHY:
-            yield "healthy: the engine serves and nothing failed" if found.vllm else "nothing failed"
+            yield "healthy: it came to serve, and nothing failed" if found.stage is Stage.SERVING else "nothing failed"
         case State.BOOTING:
             yield f"booting: at `{found.stage}`, and nothing failed so far"
         case State.CUT:

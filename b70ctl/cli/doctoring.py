@@ -14,8 +14,8 @@ from b70ctl.core.hostfacts import Runtime
 from b70ctl.core.image import ImageFacts
 from b70ctl.edge import hostasks, places, yamlfile
 from b70ctl.edge.catalog import checked
+from b70ctl.edge.files import read_json
 from b70ctl.edge.hostrecord import read_record, record
-from b70ctl.edge.store import read_json
 from b70ctl.errors import B70Error, Exit, UsageError
 
 

@@ -21,10 +21,11 @@ from b70ctl.core.release import Observed, Release
 from b70ctl.core.secrecy import masked
 from b70ctl.edge import places
 from b70ctl.edge.catalog import Catalog, open_catalog
+from b70ctl.edge.files import now
 from b70ctl.edge.lock import holder, leased, locked
 from b70ctl.edge.preparing import Workshop
 from b70ctl.edge.signals import Interrupts
-from b70ctl.edge.store import Store, now
+from b70ctl.edge.store import Store
 from b70ctl.errors import UsageError
 
 
@@ -100,6 +101,7 @@ class Here:
             stack.enter_context(interrupts.watched())
             stack.enter_context(self.console.live())
             change.lease(release.deployment.cards for release in change.involved())
+            self.store.ensure_salt()
             change.recovered, late = recover(change.world, interrupts)
             if change.recovered:
                 self.console.say(change.recovered)

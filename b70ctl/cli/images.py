@@ -74,10 +74,10 @@ def patch_targets(here: Here) -> list[str]:
 
 def pin(here: Here, image: str) -> None:
     """Record what a reference means now, so that it means the same tomorrow; kept in the site's lock file."""
+    from b70ctl.edge.files import now
     from b70ctl.edge.imagefacts import probe_image
     from b70ctl.edge.lock import locked
     from b70ctl.edge.sitelock import Pin, read_lock, write_lock
-    from b70ctl.edge.store import now
 
     root = here.site_root
     facts: ImageFacts = probe_image(here.daemon, check_reference(image), patch_targets(here), here.store.folder)

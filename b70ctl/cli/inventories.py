@@ -14,8 +14,8 @@ from b70ctl.cli.here import Here
 from b70ctl.core.image import check_reference
 from b70ctl.core.inventory import Software, as_inventory, differences, inventory, software_of_facts
 from b70ctl.edge import hostasks
+from b70ctl.edge.files import replace
 from b70ctl.edge.hostrecord import read_record
-from b70ctl.edge.store import replace
 from b70ctl.errors import DaemonError, Exit, MachineError, UsageError
 
 

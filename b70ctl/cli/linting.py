@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from b70ctl.cli.here import Here
+from b70ctl.core.image import ImageFacts
 from b70ctl.core.lint import Finding, FlagTable, lint
-from b70ctl.edge.preparing import Wanted
+from b70ctl.edge.catalog import Written
+from b70ctl.edge.preparing import Wanted, Workshop
 from b70ctl.errors import B70Error, Refused
 
 
-def findings(here: Here, wanted: Wanted) -> tuple[Finding, ...]:
-    """Everything that the rules say of a profile, with what is known of its image."""
-    facts = None if wanted.facts.source == "assumed" else wanted.facts
-    table = FlagTable(here.catalog.flags())
-    return lint(wanted.written.profile, facts=facts, flags=table, draft_limit=wanted.deployment.draft_limit)
+def findings(here: Here, workshop: Workshop, name: str, sets: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Everything that the rules say of a profile, with what is known of its image; no card is needed for that."""
+    written = here.catalog.profile(name, sets)
+    _, facts = workshop.patched(written)
+    return _judged(here, written, facts, workshop.draft_limit(written))
 
 
-def show_errors(here: Here, wanted: Wanted) -> int:
-    """Tell what cannot work, and count it; what is only doubtful is for `profiles lint`."""
-    errors = [finding for finding in findings(here, wanted) if finding.severity == "error"]
-    for finding in errors:
-        here.console.say(line(wanted.deployment.profile, finding))
-    return len(errors)
+def errors_of(here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
+    """What the rules say cannot work; what is only doubtful is for `profiles lint`."""
+    found = _judged(here, wanted.written, wanted.facts, workshop.draft_limit(wanted.written))
+    return [finding for finding in found if finding.severity == "error"]
+
+
+def _judged(here: Here, written: Written, facts: ImageFacts, draft_limit: int | None) -> tuple[Finding, ...]:
+    known = None if facts.source == "assumed" else facts
+    return lint(written.profile, facts=known, flags=FlagTable(here.catalog.flags()), draft_limit=draft_limit)
 
 
 def refusals(here: Here, wanted: Wanted) -> list[B70Error]:
     """What the rules say cannot work, as errors that stop a switch."""
-    errors = [each for each in findings(here, wanted) if each.severity == "error"]
+    errors = errors_of(here, here.workshop(docker=True), wanted)
     return [Refused(f"{each.where}: {each.message} [{each.rule}]", hint=each.hint) for each in errors]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from b70ctl.cli.here import Here
 from b70ctl.core.bootfacts import BootFacts, differences
+from b70ctl.core.history import newest_proven
 from b70ctl.core.journal import Op
 from b70ctl.core.release import Release, Verdict
 from b70ctl.edge.store import Store
@@ -89,7 +90,9 @@ def boot_lines(store: Store, release: Release) -> list[str]:
     if verdict is None or not verdict.boot:
         return []
     boot = BootFacts.from_dict(verdict.boot)
-    earlier = _earlier(store, release)
+    kept = store.releases()
+    other = newest_proven(release.profile, kept, {name: store.verdict(name) for name in kept}, before=release.number)
+    earlier = store.verdict(other.id) if other else None
     changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
     return [*_boot_line(boot), *(f"since the last {release.profile}: {line}" for line in changed)]
 
@@ -102,12 +105,3 @@ def _boot_line(boot: BootFacts) -> list[str]:
         f"weights {boot.weights_gib} GiB" if boot.weights_gib else "",
     ]
     return [", ".join(fact for fact in told if fact)] if any(told) else []
-
-
-def _earlier(store: Store, release: Release) -> Verdict | None:
-    for other in reversed(list(store.releases().values())):
-        if other.profile == release.profile and other.number < release.number:
-            verdict = store.verdict(other.id)
-            if verdict and verdict.state == "proven":
-                return verdict
-    return None

@@ -20,9 +20,9 @@ def list_(here: Here) -> None:
 
 def accept(here: Here, base: str) -> None:
     """Take responsibility for applying a patch to a file that it was not made for."""
+    from b70ctl.edge.files import now
     from b70ctl.edge.lock import locked
     from b70ctl.edge.sitelock import read_lock, write_lock
-    from b70ctl.edge.store import now
 
     root = here.site_root
     name, _, digest = base.partition(":")

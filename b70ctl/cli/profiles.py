@@ -71,7 +71,7 @@ def lint_(here: Here, names: list[str], sets: tuple[str, ...]) -> None:
     failed = False
     for name in names or [entry.name for entry in here.catalog.profiles()]:
         try:
-            remarks = findings(here, workshop.wanted(name, sets, drop=True))
+            remarks = findings(here, workshop, name, sets)
         except B70Error as error:
             if len(names) == 1:
                 raise
@@ -100,7 +100,7 @@ def schema(here: Here, output: Path | None, *, site: bool) -> None:
     if output is None:
         here.console.text(text)
         return
-    from b70ctl.edge.store import replace
+    from b70ctl.edge.files import replace
 
     replace(output, text)
 
@@ -145,7 +145,7 @@ def _or_null(part: dict[str, Any]) -> dict[str, Any]:
 def new(here: Here, name: str, extends: str) -> None:
     """Start a profile of your own at this site, on top of another."""
     from b70ctl.core.profile import NAME
-    from b70ctl.edge.store import replace
+    from b70ctl.edge.files import replace
 
     if not NAME.fullmatch(name):
         raise UsageError(

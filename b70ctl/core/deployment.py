@@ -34,7 +34,7 @@ class Mount(Value):
 class Order(Value):
     """A file that the release brings, mounted from it and never from where it came."""
 
-    kind: Literal["patched", "draft-config", "copy"]
+    kind: Literal["patched", "draft-config", "copy", "tree"]
     to: str
     """Path below the release."""
     target: str
@@ -42,7 +42,7 @@ class Order(Value):
     name: str
     """The patch or draft that asked for it."""
     source: str = ""
-    """patched: path below site-packages; draft-config: the host's config.json; copy: the host's file."""
+    """patched: path below site-packages; draft-config: the host's config.json; copy and tree: a path of the host."""
     sha256: str | None = None
     """The only content that may be copied, where the patch names it."""
     overrides: dict[str, bool | int | float | str] = {}
@@ -105,6 +105,11 @@ class Deployment(Value):
     """The draft's own position limit, where its config is at hand; the long probe goes past it."""
     requires: tuple[str, ...]
     """Host paths that must exist before a start: the weights, the draft."""
+    contents: dict[str, str] = {}
+    """What the release carries from this host, as hashes: a file that changed is a changed deployment. `secrets.env`
+    is hashed with the site's salt. Empty where only the text is rendered."""
+    chat: bool = True
+    """Whether the model has a chat template; without one it is proven through completions."""
     patches: dict[str, str]
     """Each patch with the digest of its definition, so that a changed patch is a changed deployment."""
 
@@ -132,6 +137,7 @@ SHOWN = {
     "env": "environment",
     "secrets": "secrets",
     "patches": "patches",
+    "contents": "carried",
     "mounts": "mounts",
     "address": "address",
     "cards": "cards",

@@ -70,6 +70,19 @@ def _newest(
     return max(proven, key=lambda release: release.number).id
 
 
+def newest_proven(
+    profile: str, kept: Mapping[str, Release], verdicts: Mapping[str, Verdict | None], *, before: int | None = None
+) -> Release | None:
+    """The newest proven release of a profile, of those older than number `before` where it is given."""
+    found = [
+        release
+        for release in kept.values()
+        if release.profile == profile and (before is None or release.number < before)
+        and (verdict := verdicts.get(release.id)) is not None and verdict.state == "proven"
+    ]  # fmt: skip
+    return max(found, key=lambda release: release.number, default=None)
+
+
 def prunable(
     state: State, kept: Mapping[str, Release], served: Sequence[str], keep: int
 ) -> dict[str, str]:  # fmt: skip

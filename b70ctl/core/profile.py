@@ -75,6 +75,8 @@ class ModelSpec(Strict):
     """A Hugging Face id; used from the site's `hf_cache`."""
     revision: Text | None = None
     """The commit of the hub repository; a profile without one follows a moving target."""
+    chat: bool = True
+    """`false` for a model without a chat template, which is then proven through completions."""
     served_names: list[Text] = Field(min_length=1)
     """The names that clients may ask for; the first is the one that probes use."""
 
@@ -156,7 +158,8 @@ class MountSpec(Strict):
     """A file or directory of the user's own inside the container."""
 
     source: Text
-    """A path on the host; a relative one starts at the site."""
+    """A path on the host. A relative one starts at the site; read-only, it is copied into each release. An absolute
+    one is mounted as it is, and a rollback sees it as it is then."""
     target: AbsolutePath
     """Where the container sees it."""
     read_only: bool = True

@@ -13,8 +13,8 @@ from b70ctl.core.secrecy import masked
 from b70ctl.core.site import API_KEY, Site
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
+from b70ctl.edge.files import now
 from b70ctl.edge.ports import published
-from b70ctl.edge.store import now
 from b70ctl.errors import EngineError, Refused
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from b70ctl.core.compose import quoted
 from b70ctl.core.site import Site
-from b70ctl.edge.store import replace
+from b70ctl.edge.files import replace
 from b70ctl.errors import UsageError
 
 

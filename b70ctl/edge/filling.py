@@ -17,8 +17,12 @@ from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
 from b70ctl.core.release import Release
 from b70ctl.core.site import Secret, Site
-from b70ctl.edge.store import SCRATCH, replace
+from b70ctl.edge.files import replace
+from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import MachineError, Refused, UsageError
+
+MOST_CARRIED = 64 * 1024 * 1024
+LEFT_OUT = frozenset({".git", "__pycache__"})
 
 ReadImage = Callable[[str], bytes | None]
 """A file of the image by its absolute path."""
@@ -39,7 +43,53 @@ def contents(
     deployment: Deployment, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage
 ) -> dict[str, bytes]:  # fmt: skip
     """What each file of the release must hold; Refused when a patch does not apply or a source is not as named."""
-    return {order.to: _content(order, patches, accepted, read) for order in deployment.files}
+    found: dict[str, bytes] = {}
+    for order in deployment.files:
+        if order.kind == "tree":
+            found |= _tree(order)
+        else:
+            found[order.to] = _content(order, patches, accepted, read)
+    return found
+
+
+def fingerprints(deployment: Deployment, secrets: Mapping[str, str], salt: str) -> dict[str, str]:
+    """Hashes of everything that the release would carry from this host; `absent` for what is not there.
+
+    Patched files are not among them: the patch and the image that they are made of stand in the deployment already.
+    Secrets are hashed with a salt that stays in the site, so that the hash tells nobody what they are.
+    """
+    found = {order.to: _fingerprint(order) for order in deployment.files if order.kind != "patched"}
+    if secrets:
+        text = "".join(f"{name}={value}\n" for name, value in sorted(secrets.items()))
+        found[SECRETS_FILE] = hashlib.blake2b(text.encode(), key=salt.encode()[:64], digest_size=8).hexdigest()
+    return found
+
+
+def _fingerprint(order: Order) -> str:
+    try:
+        files = _tree(order) if order.kind == "tree" else {order.to: Path(order.source).read_bytes()}
+    except (OSError, Refused):
+        return "absent"
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _tree(order: Order) -> dict[str, bytes]:
+    """A file or a folder of the site, as the release carries it."""
+    source = Path(order.source)
+    try:
+        if not source.is_dir():
+            return {order.to: source.read_bytes()}
+        paths = [path for path in sorted(source.rglob("*")) if path.is_file() and not LEFT_OUT & {*path.parts}]
+        size = sum(path.stat().st_size for path in paths)
+        if not paths or size > MOST_CARRIED:
+            what = f"holds {size:,} bytes; {MOST_CARRIED:,} at most are copied into a release" if paths else "is empty"
+            raise Refused(f"{source} {what}", hint=f"write an absolute path to mount it as it is: {source}")
+        return {f"{order.to}/{path.relative_to(source)}": path.read_bytes() for path in paths}
+    except OSError as error:
+        raise Refused(f"{source} cannot be read: {_why(error)}") from error
 
 
 def _content(
@@ -88,10 +138,10 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
     return content
 
 
-def draft_limit(order: Order) -> int | None:
-    """The position limit in a draft's own config, where it can be read."""
+def draft_limit(config: str) -> int | None:
+    """The position limit in a draft's own config.json, where it can be read."""
     try:
-        found = json.loads(Path(order.source).read_text(encoding="utf-8")).get("max_position_embeddings")
+        found = json.loads(Path(config).read_text(encoding="utf-8")).get("max_position_embeddings")
     except (OSError, ValueError, AttributeError):
         return None
     return found if isinstance(found, int) else None
@@ -103,6 +153,7 @@ def fill(folder: Path, files: Mapping[str, bytes], text: str, secrets: Mapping[s
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+        path.chmod(0o755 if content[:2] == b"#!" else 0o644)
         with path.open("rb") as file:
             os.fsync(file.fileno())
     replace(folder / "compose.yaml", text)

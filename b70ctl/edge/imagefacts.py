@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts
-from b70ctl.edge.store import read_json, replace
+from b70ctl.edge.files import read_json, replace
 from b70ctl.errors import DaemonError, Refused
 
 if TYPE_CHECKING:  # facts that are known already are read without Docker

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from b70ctl.core import compose
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.host import Host
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.patch import Patch, refuse_unless_meant_for
+from b70ctl.core.place import Place
 from b70ctl.core.release import Release, release_id
-from b70ctl.core.resolve import Place, Request, refuse_status, resolve
+from b70ctl.core.resolve import Request, refuse_status, resolve
 from b70ctl.edge import filling, yamlfile
 from b70ctl.edge.catalog import Catalog, Written
+from b70ctl.edge.files import now
 from b70ctl.edge.hardware import read_host
 from b70ctl.edge.imagefacts import kept_facts, probe_image
 from b70ctl.edge.sitelock import SiteLock, read_lock
-from b70ctl.edge.store import Store, now
+from b70ctl.edge.store import Store
 from b70ctl.errors import Refused, UsageError
 
 if TYPE_CHECKING:  # rendering must not pay for Docker
@@ -70,26 +72,42 @@ class Workshop:
 
     def wanted(
         self, name: str, sets: Sequence[str] = (), *, port: int | None = None, allow_status: str | None = None,
-        probe: bool = False, drop: bool = False,
+        probe: bool = False, any_status: bool = False,
     ) -> Wanted:  # fmt: skip
         """A profile resolved for this site; with `probe` an image that was never asked is asked now.
 
-        With `drop` the status is not looked at, as for rendering all of them.
+        With `any_status` a rejected one is resolved like any other, as for rendering all of them.
         """
         written = self.catalog.profile(name, sets)
         request = Request(
             name=name, profile=written.profile, overrides=tuple(sets), allow_status=allow_status, port=port
         )
-        if not drop:
+        if not any_status:
             refuse_status(request)
+        patches, facts = self.patched(written, probe=probe)
+        deployment = resolve(request, self.place, facts, patches)
+        learnt: dict[str, Any] = {}
+        if limit := self.draft_limit(written):
+            learnt["draft_limit"] = limit
+        if self.daemon is not None and self.catalog.root is not None:
+            hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
+            learnt["contents"] = filling.fingerprints(deployment, hidden, Store(self.folder).salt())
+        return Wanted(written, deployment.model_copy(update=learnt), facts, patches)
+
+    def patched(self, written: Written, *, probe: bool = False) -> tuple[dict[str, Patch], ImageFacts]:
+        """A profile's patches and what is known of its image; Refused when one is not meant for the other."""
         patches = {patch: self.catalog.patch(patch) for patch in written.profile.patches}
         facts = self.facts(written, patches, probe=probe)
-        for patch_name, patch in patches.items():
-            refuse_unless_meant_for(patch_name, patch, facts)
-        deployment = resolve(request, self.place, facts, patches)
-        limit = next((filling.draft_limit(order) for order in deployment.files if order.kind == "draft-config"), None)
-        deployment = deployment.model_copy(update={"draft_limit": limit}) if limit else deployment
-        return Wanted(written, deployment, facts, patches)
+        for name, patch in patches.items():
+            refuse_unless_meant_for(name, patch, facts)
+        return patches, facts
+
+    def draft_limit(self, written: Written) -> int | None:
+        """The position limit of a profile's draft, where its config is on this host."""
+        draft = written.profile.speculative.draft if written.profile.speculative else None
+        if draft is None or draft.path is None or self.catalog.site.models is None:
+            return None
+        return filling.draft_limit(f"{self.place.model(draft.path)}/config.json")
 
     def facts(self, written: Written, patches: dict[str, Patch], *, probe: bool) -> ImageFacts:
         """What is known of the profile's image: from itself, else the catalog, else what the profile expects."""

@@ -46,6 +46,7 @@ def target_of(release: Release, endpoint: Endpoint, agree_with: Mapping[str, str
     return ProbeTarget(
         model=name,
         max_model_len=length,
+        chat=deployment.chat,
         tools=deployment.tools,
         reasoning=deployment.reasoning,
         speculative=deployment.speculative is not None,

@@ -11,7 +11,7 @@ from b70ctl.core.patch import Sha256
 from b70ctl.core.profile import Name, Strict, Text
 from b70ctl.edge import yamlfile
 from b70ctl.edge.catalog import checked
-from b70ctl.edge.store import replace
+from b70ctl.edge.files import replace
 
 FILE = "b70ctl.lock.yaml"
 HEAD = "# Written by b70ctl; keep it with site.yaml. Images that were pinned, patch bases that were accepted.\n"

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 
 from b70ctl.core import compose
+from b70ctl.core.history import newest_proven
 from b70ctl.core.plan import Step, Verb
 from b70ctl.core.progress import Note
 from b70ctl.core.release import Release, Verdict
 from b70ctl.edge import filling
 from b70ctl.edge.boot import follow
 from b70ctl.edge.companions import companions_file
+from b70ctl.edge.files import now
 from b70ctl.edge.proving import prove
-from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, now
+from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG
 from b70ctl.edge.world import World, image_tag
 from b70ctl.errors import DaemonError, EngineError, Refused
 
@@ -115,10 +117,11 @@ def _agreement(release: Release, world: World) -> Mapping[str, str] | None:
     wanted = release.deployment.probes.agree_with
     if wanted is None:
         return None
-    for other in reversed(list(world.store.releases().values())):
-        verdict = world.store.verdict(other.id)
-        if other.profile == wanted and other.id != release.id and verdict and verdict.state == "proven":
-            return verdict.answers
+    kept = {name: other for name, other in world.store.releases().items() if name != release.id}
+    other = newest_proven(wanted, kept, {name: world.store.verdict(name) for name in kept})
+    verdict = world.store.verdict(other.id) if other else None
+    if verdict:
+        return verdict.answers
     world.tell(Note(f"no proven release of `{wanted}` to agree with, so agreement is not asked"))
     return None
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +16,7 @@ from b70ctl.core import journal
 from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Release, State, Verdict
+from b70ctl.edge.files import append, now, read_text, replace, sync, sync_tree
 from b70ctl.errors import B70Error, MachineError, Refused
 
 Kind = TypeVar("Kind", bound=BaseModel)
@@ -52,7 +51,7 @@ class Store:
 
     def state(self) -> State:
         """What the site serves."""
-        raw = _read(self.folder / "state.json")
+        raw = read_text(self.folder / "state.json")
         return _model(State, raw, self.folder / "state.json") if raw is not None else self._rebuilt()
 
     def _rebuilt(self) -> State:
@@ -69,6 +68,15 @@ class Store:
         """Replace the state file."""
         replace(self.folder / "state.json", state.model_dump_json(indent=1))
 
+    def salt(self) -> str:
+        """What hashes of secrets are salted with; empty before the first change."""
+        return read_text(self.folder / "salt") or ""
+
+    def ensure_salt(self) -> None:
+        """Make the salt, once."""
+        if not self.salt():
+            replace(self.folder / "salt", secrets.token_hex(32), mode=0o600)
+
     # -- releases ---------------------------------------------------------------------------------------------------
 
     def releases(self) -> dict[str, Release]:
@@ -76,7 +84,7 @@ class Store:
         found = []
         with contextlib.suppress(FileNotFoundError):
             for path in (self.folder / "releases").iterdir():
-                raw = None if path.name.startswith(PARTIAL) else _read(path / "release.json")
+                raw = None if path.name.startswith(PARTIAL) else read_text(path / "release.json")
                 if raw is not None:
                     # one that cannot be read is told by `release`, and is in nobody's way here
                     with contextlib.suppress(ValueError):
@@ -85,7 +93,7 @@ class Store:
 
     def release(self, name: str) -> Release:
         """One release."""
-        raw = _read(self.release_folder(name) / "release.json")
+        raw = read_text(self.release_folder(name) / "release.json")
         if raw is None:
             raise Refused(f"release {name} is not in {self.folder / 'releases'}", hint="b70ctl history")
         return _model(Release, raw, self.release_folder(name) / "release.json")
@@ -101,9 +109,9 @@ class Store:
             yield partial
             replace(partial / "deployment.json", release.deployment.canonical())
             replace(partial / "release.json", release.model_dump_json(indent=1))
-            _sync_tree(partial)
+            sync_tree(partial)
             partial.rename(final)
-            _sync(final.parent)
+            sync(final.parent)
         except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
             if isinstance(error, OSError):
@@ -131,7 +139,7 @@ class Store:
 
     def verdict(self, release: str) -> Verdict | None:
         """What became of a release, when it was ever started."""
-        raw = _read(self.release_folder(release) / "verdict.json")
+        raw = read_text(self.release_folder(release) / "verdict.json")
         return _model(Verdict, raw, self.release_folder(release) / "verdict.json") if raw is not None else None
 
     def save_verdict(self, release: str, verdict: Verdict) -> None:
@@ -150,7 +158,7 @@ class Store:
 
     def book(self) -> Book:
         """The journal, line by line."""
-        return journal.parse(_read(self.journal_file) or "")
+        return journal.parse(read_text(self.journal_file) or "")
 
     def served(self) -> list[str]:
         """Releases in the order in which they came to serve; an adopted one came before the switch that replaced it."""
@@ -181,85 +189,9 @@ class Journal:
         append(self.store.journal_file, line.model_dump_json(exclude_none=True))
 
 
-def now() -> str:
-    """The time, as the journal writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def replace(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file so that a reader sees the old one or the new one, and never half of one."""
-    fresh = path.with_name(path.name + ".new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        _sync(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
-
-
-def append(path: Path, line: str) -> None:
-    """Add one line; what a crash left of a last line says nothing, and is cut off first."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
-            file.seek(0)
-            written = file.read()
-            if not written.endswith(b"\n"):
-                file.truncate(written.rfind(b"\n") + 1)
-            file.write(line.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON file's mapping; None where there is no such file."""
-    raw = _read(path)
-    try:
-        found: Mapping[str, Any] | None = json.loads(raw) if raw is not None else None
-        return dict(found) if found is not None else None
-    except (ValueError, TypeError) as error:
-        raise B70Error(f"{path} is damaged: {error}", hint=f"mv {path} {path}.damaged") from error
-
-
-def _read(path: Path) -> str | None:
-    try:
-        # bytes that a disk spoilt are for the reader of the text to find: a journal is read line by line
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise MachineError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def _model(kind: type[Kind], raw: str, path: Path) -> Kind:
     try:
         return kind.model_validate_json(raw)
     except ValueError as error:
         what = str(error).splitlines()[0]
         raise B70Error(f"{path} is damaged: {what}", hint=f"mv {path} {path}.damaged") from None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_dir():
-            _sync(path)
-    _sync(folder)

@@ -63,7 +63,7 @@ def test_a_rejected_profile_is_refused_unless_it_is_asked_for(site):
     with pytest.raises(Refused, match="nonsense"):
         workshop(site).wanted("mine")
     assert workshop(site).wanted("mine", allow_status="rejected").deployment.profile == "mine"
-    assert workshop(site).wanted("mine", drop=True).deployment.profile == "mine"
+    assert workshop(site).wanted("mine", any_status=True).deployment.profile == "mine"
 
 
 def test_a_template_of_ones_own_may_add(site):

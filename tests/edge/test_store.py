@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import plan_snapshot, plan_switch
 from b70ctl.core.release import State
-from b70ctl.edge.store import Store, append, read_json, replace
+from b70ctl.edge.files import append, read_json, replace
+from b70ctl.edge.store import Store
 from b70ctl.errors import B70Error, MachineError, Refused
 from tests.making import a_release, a_verdict
 

@@ -1,0 +1,92 @@
+"""Files that are whole or not there, and the clock that they are stamped with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from b70ctl.errors import B70Error, MachineError
+
+
+def now() -> str:
+    """The time, as the journal writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def replace(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file so that a reader sees the old one or the new one, and never half of one."""
+    fresh = path.with_name(path.name + ".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+
+
+def append(path: Path, line: str) -> None:
+    """Add one line; what a crash left of a last line says nothing, and is cut off first."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            file.seek(0)
+            written = file.read()
+            if not written.endswith(b"\n"):
+                file.truncate(written.rfind(b"\n") + 1)
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file's mapping; None where there is no such file."""
+    raw = read_text(path)
+    try:
+        found: Mapping[str, Any] | None = json.loads(raw) if raw is not None else None
+        return dict(found) if found is not None else None
+    except (ValueError, TypeError) as error:
+        raise B70Error(f"{path} is damaged: {error}", hint=f"mv {path} {path}.damaged") from error
+
+
+def read_text(path: Path) -> str | None:
+    """A file's text; None where there is no such file."""
+    try:
+        # bytes that a disk spoilt are for the reader of the text to find: a journal is read line by line
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MachineError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def sync(folder: Path) -> None:
+    """Make sure that a folder's entries are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """The same for everything below it."""
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            sync(path)
+    sync(folder)
