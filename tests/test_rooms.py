@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "b70ctl"
 # what core may name besides core itself: values and arithmetic, nothing that can reach outside the process
 PURE = {
     "__future__", "collections", "dataclasses", "difflib", "enum", "functools", "hashlib", "ipaddress", "itertools",
-    "json", "math", "packaging", "posixpath", "pydantic", "re", "shlex", "types", "typing", "unicodedata",
+    "bisect", "json", "math", "packaging", "posixpath", "pydantic", "re", "shlex", "types", "typing", "unicodedata",
 }  # fmt: skip
 # files of core that may name one thing more
 MORE = {"core/compose.py": {"jinja2"}}

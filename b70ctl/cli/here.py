@@ -90,7 +90,7 @@ class Here:
     @contextlib.contextmanager
     def changing(self) -> Iterator[Change]:
         """The frame of every command that changes something: lock, recovery of what was cut off, signals."""
-        from b70ctl.edge.executor import recover
+        from b70ctl.edge.recovering import recover
 
         command = words()
         with contextlib.ExitStack() as stack:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from b70ctl.core.journal import Event, Op, recovery, unfinished
+from b70ctl.core.journal import Event
 from b70ctl.core.plan import Plan, Step, Verb, way_back
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
 from b70ctl.edge.signals import Interrupts
@@ -46,7 +46,7 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
                 # after the new state is recorded there is nothing to go back to, and the rest is tidying up
                 if not _settled(plan, number):
                     raise
-                late.append(f"{step.verb} {step.subject}: {_why(error)}")
+                late.append(f"{step.verb} {step.subject}: {why_of(error)}")
                 interrupts.answered()
     except BaseException as caught:
         if book is None:
@@ -55,11 +55,12 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
         _fail(behind, plan, begun, world, book, interrupts)
         raise behind from caught.__cause__
     with contextlib.suppress(Interrupted), interrupts.shielded():  # all is done: there is nothing left to stop
-        book.write(Event.END, result="done", what="; ".join(late), **_learnt(plan, world))
+        book.write(Event.END, result="done", what="; ".join(late), **learnt(plan, world))
     return late
 
 
-def _learnt(plan: Plan, world: World) -> dict[str, Any]:
+def learnt(plan: Plan, world: World) -> dict[str, Any]:
+    """What the last line of a command keeps of the boot that it waited for."""
     verdict = world.store.verdict(plan.wanted) if plan.wanted else None
     if verdict is None or verdict.op != world.op:
         return {}
@@ -78,7 +79,7 @@ def _step(step: Step, number: int, world: World, book: Journal, interrupts: Inte
     try:
         take(step, world)
     except BaseException as error:
-        world.tell(StepFailed(step, _why(error)))
+        world.tell(StepFailed(step, why_of(error)))
         raise
     with interrupts.shielded():
         book.write(Event.AFTER, step=number)
@@ -89,19 +90,19 @@ def _fail(
     error: BaseException, plan: Plan, begun: int, world: World, book: Journal, interrupts: Interrupts
 ) -> None:  # fmt: skip
     """Go back, and say how that went."""
-    why = _why(error)
+    why = why_of(error)
     if plan.wanted:
         world.failures[plan.wanted] = "interrupted" if isinstance(error, Interrupted) else why
     steps = way_back(plan, begun)
-    _note_leaving(plan, begun, world)
+    note_leaving(plan, begun, world)
     interrupts.begin_undo()
-    with _tolerant(world):
+    with tolerant(world):
         book.write(Event.FAILED, what=why)
     restored = walk_back(steps, world, book)
     if world.unrecorded:
         world.tell(Note("what was done could not be written down; `b70ctl recover` does it once the disk has room"))
     else:
-        with _tolerant(world):
+        with tolerant(world):
             book.write(Event.END, result=_result(error, restored), what=why)
     if restored and isinstance(error, Interrupted):
         error.what = f"{error.what}; {plan.incumbent} serves again, proven"
@@ -115,7 +116,8 @@ def _fail(
             error.hint = _look(plan)
 
 
-def _note_leaving(plan: Plan, begun: int, world: World) -> None:
+def note_leaving(plan: Plan, begun: int, world: World) -> None:
+    """Remember which engines were told to stop."""
     world.leaving |= {step.subject for step in plan.steps[:begun] if step.verb is Verb.STOP}
 
 
@@ -138,7 +140,7 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
     """
     if not steps:
         return False
-    with _tolerant(world):
+    with tolerant(world):
         book.write(Event.UNDO, what=f"{len(steps)} steps")
     _wait_for_daemon(world)
     for step in steps:
@@ -152,68 +154,17 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
             raise Unproven(f"the way back stopped at `{step.verb} {step.subject}`: {error.what}",
                            hint="b70ctl recover") from error  # fmt: skip
         except Exception as error:
-            world.tell(StepFailed(step, _why(error), undo=True))
+            world.tell(StepFailed(step, why_of(error), undo=True))
             if isinstance(error, MachineError) and step.verb in RECORDED:
                 # an engine that is not sensible is another error: here only writing it down has failed
                 world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
                 continue
-            with _tolerant(world):
-                book.write(Event.END, result="unproven", what=_why(error))
-            raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {_why(error)}",
+            with tolerant(world):
+                book.write(Event.END, result="unproven", what=why_of(error))
+            raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {why_of(error)}",
                            hint=f"b70ctl logs {step.subject}") from error  # fmt: skip
         world.tell(StepDone(step, time.monotonic() - began, undo=True))
     return any(step.verb is Verb.SERVE for step in steps)
-
-
-def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]]:
-    """Bring a command that was cut off to its end.
-
-    Gives back what was done, None when there was nothing to do, and what failed of the tidying up. Raises when the
-    new state could not be recorded, or the old one not be brought back.
-    """
-    world.store.sweep()
-    op = unfinished(world.store.ops())
-    if op is None:
-        return None, []
-    book = Journal(world.store, op.number)
-    world.op = op.number
-    verdict = world.store.verdict(op.plan.wanted) if op.plan.wanted else None
-    plan = recovery(op, world.observe(), verdict)
-    world.tell(Note(f"`{op.begin.by}` was not finished: {plan.because}"))
-    if plan.finish:
-        return _finish(op, plan.steps, world, book)
-    if op.plan.wanted:
-        world.failures[op.plan.wanted] = f"interrupted: {plan.because}"
-    interrupts.begin_undo()
-    _note_leaving(op.plan, op.begun, world)
-    restored = walk_back(plan.steps, world, book)
-    if world.unrecorded:
-        raise MachineError(f"{world.unrecorded[0]}: done, and could not be recorded", hint="df -h, then b70ctl recover")
-    book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
-    return (f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"), []
-
-
-def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:
-    """The steps that are left; only what comes after the new state was recorded may fail."""
-    late: list[str] = []
-    recorded = all(step.verb is not Verb.SERVE for step in steps)
-    for step in steps:
-        world.tell(StepBegun(step))
-        began = time.monotonic()
-        try:
-            take(step, world)
-        except DaemonAway:
-            raise
-        except (B70Error, OSError) as error:
-            world.tell(StepFailed(step, _why(error)))
-            if not recorded:
-                raise
-            late.append(f"{step.verb} {step.subject}: {_why(error)}")
-        else:
-            world.tell(StepDone(step, time.monotonic() - began))
-        recorded = recorded or step.verb is Verb.SERVE
-    book.write(Event.END, result="finished", what="; ".join(late), **_learnt(op.plan, world))
-    return f"finished: {op.plan.wanted or op.plan.command}", late
 
 
 def _wait_for_daemon(world: World) -> None:
@@ -235,7 +186,7 @@ def _wait_for_daemon(world: World) -> None:
 
 
 @contextlib.contextmanager
-def _tolerant(world: World) -> Iterator[None]:
+def tolerant(world: World) -> Iterator[None]:
     """A journal that cannot be written (the disk is full) does not stop the way back."""
     try:
         yield
@@ -243,7 +194,8 @@ def _tolerant(world: World) -> Iterator[None]:
         world.tell(Note(error.what))
 
 
-def _why(error: BaseException) -> str:
+def why_of(error: BaseException) -> str:
+    """An error in one line."""
     if isinstance(error, B70Error):
         return error.what
     if isinstance(error, OSError) and error.strerror:

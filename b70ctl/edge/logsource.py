@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from b70ctl.edge import process
-from b70ctl.edge.daemon import Daemon
 from b70ctl.errors import MachineError, Refused
+
+if TYPE_CHECKING:
+    # a file's log is read without loading Docker's library
+    from b70ctl.edge.daemon import Daemon
 
 BLOCK = 1 << 18
 LONGEST = 1 << 17

@@ -11,7 +11,7 @@ import pytest
 CHANGING = [("switch", "mine"), ("rollback",), ("stop",), ("restart",), ("prune",)]
 NO_DAEMON = [("switch", "mine", "--yes"), ("switch", "mine", "-n"), ("plan", "mine"), ("images", "probe", "a/b:1"),
              ("images", "pin", "a/b:1"), ("start",)]  # fmt: skip
-WITH_JSON = [("plan", "nobody"), ("profiles", "show", "nobody"), ("profiles", "lint", "nobody"), ("render", "nobody"),
+WITH_JSON = [("plan", "nobody"), ("profiles", "show", "nobody"), ("profiles", "lint", "nobody"),
              ("switch", "nobody", "--yes"), ("images", "probe", "Not An Image"), ("rollback", "-n")]  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_shout_about(site, words):
 
 @pytest.mark.process
 def test_the_program_itself_ends_with_its_errors_status(site):
-    ran = subprocess.run([sys.executable, "-m", "b70ctl", "--site", str(site), "render", "nobody", "--json"],
+    ran = subprocess.run([sys.executable, "-m", "b70ctl", "--site", str(site), "profiles", "show", "nobody", "--json"],
                          capture_output=True, text=True, check=False)  # fmt: skip
     assert ran.returncode == 2
     assert json.loads(ran.stdout)["error"]["code"] == 2

@@ -272,7 +272,7 @@ def test_what_people_wrote_in_their_requests_is_no_symptom():
         "2026-09-10T18:00:00.100000000Z symptom",
         "(Worker_TP0 pid=140) symptom",
         "(Worker_TP0 pid=140) ERROR 09-10 18:01:10 [multiproc_executor.py:870] symptom",
-        "\x1b[0;36m(EngineCore pid=8)\x1b[0;0m \x1b[32mINFO\x1b[0m \x1b[90m10-17 00:00:16\x1b[0m \x1b[90m[c.py:1]\x1b[0m symptom",
+        "\x1b[0;36m(EngineCore pid=8)\x1b[0;0m \x1b[32mINFO\x1b[0m \x1b[90m10-17 00:00:16\x1b[0m [c.py:1] symptom",
         "[rank1]: symptom",
         "engine-1  | (EngineCore pid=88) symptom",
         "[ 8123.482211] symptom",

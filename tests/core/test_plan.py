@@ -152,6 +152,7 @@ def test_keeping_and_forgetting_have_no_way_back(plan):
 
 
 def test_a_plan_is_readable():
-    text = str(plan_switch(NEW, OLD, because="asked for", new=True))
-    assert f"write      {NEW}  asked for" in text
-    assert f"undo: discard    {NEW}" in text
+    lines = plan_switch(NEW, OLD, because="asked for", new=True).lines()
+    assert f"write      {NEW}  (asked for)" in lines
+    back = lines.index("way back, if it fails:")
+    assert lines[back + 1].startswith(f"discard    {NEW}")

@@ -99,9 +99,9 @@ BUSY = [
     b'(APIServer pid=1) INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK',
     b'(APIServer pid=1) INFO:     127.0.0.1:40000 - "GET /metrics HTTP/1.1" 200 OK',
     (
-        b"(APIServer pid=1) INFO 07-04 12:00:10 [loggers.py:257] Engine 000: Avg prompt throughput: 812.4 tokens/s, Avg "
-        b"generation throughput: 51.2 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 12.3%, Prefix "
-        b"cache hit rate: 47.3%"
+        b"(APIServer pid=1) INFO 07-04 12:00:10 [loggers.py:257] Engine 000: Avg prompt throughput: 812.4 tokens/s, "
+        b"Avg generation throughput: 51.2 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 12.3%, "
+        b"Prefix cache hit rate: 47.3%"
     ),
 ]
 

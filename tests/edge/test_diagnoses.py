@@ -7,6 +7,7 @@ import pytest
 from b70ctl.edge import places
 from b70ctl.edge.diagnoses import read_causes
 from b70ctl.errors import UsageError
+from tests.diagnoses_table import PAGE, page
 
 OWN = """\
 causes:
@@ -102,3 +103,7 @@ def test_two_causes_of_one_site_have_two_ids(site):
     write(site, OWN.format(id="mine", pattern="my own symptom"))
     write(site, OWN.format(id="mine", pattern="another symptom"), "other.yaml")
     assert "other.yaml:2: there is another cause `mine`" in refusal(site)
+
+
+def test_the_table_in_the_docs_lists_what_is_shipped():
+    assert PAGE.read_text() == page()

@@ -121,14 +121,14 @@ def test_a_draft_that_cannot_be_read_is_refused(tmp_path, text):
         path.write_text(text)
     with pytest.raises(Refused, match="the draft's"):
         content(draft(path, a=1))
-    assert draft_limit(draft(path)) is None
+    assert draft_limit(str(path)) is None
 
 
 @pytest.mark.parametrize(("text", "limit"), [('{"max_position_embeddings": 2048}', 2048), ("{}", None),
                                              ('{"max_position_embeddings": "2048"}', None)])  # fmt: skip
 def test_a_drafts_own_limit_is_read_where_it_is_a_number(tmp_path, text, limit):
     (tmp_path / "config.json").write_text(text)
-    assert draft_limit(draft(tmp_path / "config.json")) == limit
+    assert draft_limit(str(tmp_path / "config.json")) == limit
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+"""Brings a command that was cut off to its end, before the next one begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from b70ctl.core.journal import Event, Op, recovery, unfinished
+from b70ctl.core.plan import Step, Verb
+from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
+from b70ctl.edge.executor import learnt, note_leaving, walk_back, why_of
+from b70ctl.edge.signals import Interrupts
+from b70ctl.edge.steps import take
+from b70ctl.edge.store import Journal
+from b70ctl.edge.world import World
+from b70ctl.errors import B70Error, DaemonAway, MachineError
+
+
+def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]]:
+    """Bring a command that was cut off to its end.
+
+    Gives back what was done, None when there was nothing to do, and what failed of the tidying up. Raises when the
+    new state could not be recorded, or the old one not be brought back.
+    """
+    world.store.sweep()
+    op = unfinished(world.store.ops())
+    if op is None:
+        return None, []
+    book = Journal(world.store, op.number)
+    world.op = op.number
+    verdict = world.store.verdict(op.plan.wanted) if op.plan.wanted else None
+    plan = recovery(op, world.observe(), verdict)
+    world.tell(Note(f"`{op.begin.by}` was not finished: {plan.because}"))
+    if plan.finish:
+        return _finish(op, plan.steps, world, book)
+    if op.plan.wanted:
+        world.failures[op.plan.wanted] = f"interrupted: {plan.because}"
+    interrupts.begin_undo()
+    note_leaving(op.plan, op.begun, world)
+    restored = walk_back(plan.steps, world, book)
+    if world.unrecorded:
+        raise MachineError(f"{world.unrecorded[0]}: done, and could not be recorded", hint="df -h, then b70ctl recover")
+    book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
+    return (f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"), []
+
+
+def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:
+    """The steps that are left; only what comes after the new state was recorded may fail."""
+    late: list[str] = []
+    recorded = all(step.verb is not Verb.SERVE for step in steps)
+    for step in steps:
+        world.tell(StepBegun(step))
+        began = time.monotonic()
+        try:
+            take(step, world)
+        except DaemonAway:
+            raise
+        except (B70Error, OSError) as error:
+            world.tell(StepFailed(step, why_of(error)))
+            if not recorded:
+                raise
+            late.append(f"{step.verb} {step.subject}: {why_of(error)}")
+        else:
+            world.tell(StepDone(step, time.monotonic() - began))
+        recorded = recorded or step.verb is Verb.SERVE
+    book.write(Event.END, result="finished", what="; ".join(late), **learnt(op.plan, world))
+    return f"finished: {op.plan.wanted or op.plan.command}", late
