@@ -66,6 +66,8 @@ def explain(store: Store, release: str) -> list[str]:
     if found.first_error:
         line = found.first_error
         return ["diagnosis: no known cause; the first error is", f"  line {line.number}: {_cut(line.text)}", more]
+    if str(found.stage) == "serving":
+        return []  # it booted; what was wrong stands in its answers, not in its log
     return [f"diagnosis: no known cause; the log ends at `{found.stage}` and tells no error", more]
 
 

@@ -26,7 +26,7 @@ from b70ctl.edge.lock import holder, leased, locked
 from b70ctl.edge.preparing import Workshop
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.store import Store
-from b70ctl.errors import UsageError
+from b70ctl.errors import B70Error, UsageError
 
 
 class Here:
@@ -159,11 +159,24 @@ class Change:
         """Do a plan; what failed after the new state was reached is a warning and exit status 1."""
         from b70ctl.edge.executor import execute
 
-        late = execute(plan, self.world, self.interrupts, self.command)
+        try:
+            late = execute(plan, self.world, self.interrupts, self.command)
+        except B70Error:
+            self._diagnose(plan.wanted)
+            raise
         for failure in late:
             self.here.console.warn(failure)
         if late:
             raise typer.Exit(1)
+
+    def _diagnose(self, release: str | None) -> None:
+        """What the log of a release that failed says of the cause."""
+        from b70ctl.cli.diagnosing import explain
+
+        store = self.here.store
+        if release in store.releases() and not self.here.console.json:
+            for line in explain(store, str(release)):
+                self.here.console.say(line)
 
 
 def words() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import memory, rendering, startup, switching
+from . import diagnosing, memory, rendering, startup, switching
 
-for benchmark in (startup, rendering, switching, memory):
+for benchmark in (startup, rendering, switching, memory, diagnosing):
     benchmark.main()

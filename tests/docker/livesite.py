@@ -27,7 +27,7 @@ from tests.rig.image_files import INTEL, OPENAI
 CHECKOUT = Path(__file__).resolve().parents[2]
 CUT = Path(__file__).with_name("cut.py")
 MARK = "b70ctl.test"
-QUICK = {"STANDIN_BOOT_SECONDS": "0.2", "STANDIN_TOKENS_PER_SECOND": "20000"}
+QUICK = {"STANDIN_BOOT_SECONDS": "0.05", "STANDIN_TOKENS_PER_SECOND": "20000"}
 FAST_PROBES = dict.fromkeys(("arithmetic", "counting", "prose", "json", "long-prompt"), "asked elsewhere")
 
 

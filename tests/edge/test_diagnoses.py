@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from b70ctl.cli import COMMANDS
 from b70ctl.edge import places
+from b70ctl.edge.catalog import open_catalog
 from b70ctl.edge.diagnoses import read_causes
 from b70ctl.errors import UsageError
 from tests.diagnoses_table import PAGE, page
@@ -107,3 +111,27 @@ def test_two_causes_of_one_site_have_two_ids(site):
 
 def test_the_table_in_the_docs_lists_what_is_shipped():
     assert PAGE.read_text() == page()
+
+
+ASSIGNMENTS = sorted(
+    {found for cause in read_causes(None) for found in re.findall(r"--set ([\w.-]+=[^\s`,;)]+)", cause.fix)}
+)
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_what_a_fix_tells_to_set_can_be_set(assignment):
+    catalog = open_catalog(None)
+    refusals = []
+    for entry in catalog.profiles():
+        try:
+            catalog.profile(entry.name, [assignment])
+        except UsageError as error:
+            refusals.append(error.what)
+        else:
+            return
+    raise AssertionError(refusals)
+
+
+def test_what_a_fix_tells_to_type_is_a_command():
+    for cause in read_causes(None):
+        assert set(re.findall(r"`(?:sudo )?b70ctl (\w+)", cause.fix)) <= set(COMMANDS), cause.id
