@@ -87,3 +87,12 @@ def isolated(request: pytest.FixtureRequest) -> None:
     patch.setenv("COLUMNS", "120")
     patch.setenv("NO_COLOR", "1")
     patch.setenv("TERM", "dumb")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests stay together when two processes share them."""
+    for item in items:
+        if {"docker", "rig_checks"} & {*item.path.parts}:
+            # a file's tests share a site; all cards of all tests are one device, so they come one after the other
+            cards = "make_dri" in item.path.read_text()
+            item.add_marker(pytest.mark.xdist_group("cards" if cards else item.path.stem))

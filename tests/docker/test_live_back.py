@@ -81,7 +81,7 @@ def test_a_rollback_starts_exactly_what_ran_whatever_the_profile_says_now(three:
 def test_a_rollback_that_fails_comes_back_too(site: LiveSite) -> None:
     trigger = site.root / "trigger"
     trigger.mkdir()
-    mounts = [{"source": "trigger", "target": "/trigger"}]
+    mounts = [{"source": str(trigger), "target": "/trigger"}]
     site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=mounts)
     site.quick("b")
     site.switch("a")

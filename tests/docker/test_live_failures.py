@@ -78,7 +78,9 @@ def test_a_first_switch_that_fails_leaves_nothing(site: LiveSite) -> None:
 def test_a_way_back_that_fails_too_is_told_and_the_next_switch_works(site: LiveSite) -> None:
     trigger = site.root / "trigger"
     trigger.mkdir()
-    site.profile("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": "trigger", "target": "/trigger"}])
+    site.profile(
+        "a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}]
+    )
     site.profile("bad", env={"STANDIN_FAULT": "exit-at-start"})
     site.quick("b")
     site.switch("a")
@@ -96,7 +98,7 @@ def test_a_way_back_that_fails_too_is_told_and_the_next_switch_works(site: LiveS
 def test_an_engine_that_cannot_come_back_at_all_is_told(site: LiveSite) -> None:
     trigger = site.root / "trigger"
     trigger.mkdir()
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": "trigger", "target": "/trigger"}])
+    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}])
     site.profile("bad", env={"STANDIN_STAGE_SECONDS": "weights=3", "STANDIN_FAULT": "garbage"})
     site.quick("b")
     site.switch("a")
@@ -138,7 +140,7 @@ real "$@"
 def test_an_engine_that_crashes_later_is_seen_and_can_be_switched_away_from(site: LiveSite) -> None:
     trigger = site.root / "trigger"
     trigger.mkdir()
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": "trigger", "target": "/trigger"}])
+    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}])
     site.quick("b")
     site.switch("a")
     (trigger / "faults").write_text("crash-now")
@@ -151,7 +153,7 @@ def test_an_engine_that_crashes_later_is_seen_and_can_be_switched_away_from(site
 def test_an_engine_that_crash_loops_is_still_the_way_back_that_is_told_as_failed(site: LiveSite) -> None:
     trigger = site.root / "trigger"
     trigger.mkdir()
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": "trigger", "target": "/trigger"}])
+    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}])
     site.quick("bad", env={"STANDIN_FAULT": "exit-at-start"})
     site.quick("b")
     site.switch("a")

@@ -83,8 +83,7 @@ def restart(*, kill: bool = False) -> Running:
         if state is None:
             raise MachineError("only a daemon that the rig started may be restarted", hint="make engine-up")
         private_daemon.stop(state.pid, signal.SIGKILL if kill else signal.SIGTERM)
-        if kill:
-            private_daemon.stop_containerd()
+        private_daemon.stop_containerd()
         private_daemon.launch(state.argv, state.network)
     return Running(private_daemon.HOST, private=True, started_now=True)
 

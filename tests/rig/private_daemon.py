@@ -24,7 +24,7 @@ SOCKET = RUN / "docker.sock"
 HOST = f"unix://{SOCKET}"
 STATE = RUN / "state.json"
 START_SECONDS = 60
-STOP_SECONDS = 45
+STOP_SECONDS = 90
 
 
 @dataclass(frozen=True, slots=True)

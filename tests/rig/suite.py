@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from . import dockerd
+from . import dockerd, images
 from .talk import exit_status, give
 
 
@@ -19,13 +19,24 @@ def main(arguments: list[str]) -> int:
     """Run pytest with a Docker Engine, stop the engine if it was started for that, and give pytest's exit status."""
     with dockerd.running() as daemon:
         env = {**os.environ, "DOCKER_HOST": daemon.host, "B70CTL_REQUIRE_DOCKER": "1"}
-        colour = "--color=yes" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "--color=no"
-        argv = (sys.executable, "-m", "pytest", colour, *arguments)
-        child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        closing = _relay(child)
-        code = child.wait()
+        if arguments:
+            closing, code = _pytest(arguments, env)
+        else:
+            images.ensure_images(daemon.host)
+            # most of the time of a live test is waiting; those that take the daemon away come alone, and last
+            closing, code = _pytest(["-n", "2", "--dist", "loadgroup", "-m", "not last"], env)
+            give(closing)
+            closing, last = _pytest(["-m", "last"], env)
+            code = code or last
     give(closing)
     return code
+
+
+def _pytest(arguments: list[str], env: dict[str, str]) -> tuple[str, int]:
+    colour = "--color=yes" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "--color=no"
+    argv = (sys.executable, "-m", "pytest", colour, *arguments)
+    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    return _relay(child), child.wait()
 
 
 def _relay(child: subprocess.Popen[str]) -> str:

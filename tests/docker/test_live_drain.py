@@ -1,0 +1,376 @@
+"""Out of service and back: nothing in flight is lost, and however it is cut off it ends in one of two states."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import signal
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from livesite import LiveSite, free_port, until
+from test_live_contents import companion, web
+from test_live_kill import ARRIVE, boundaries, killed
+
+STREAMS = 20
+DRAIN = ("withdraw", "settle", "stop", "drained")
+RESTORE = (*ARRIVE, "admit")
+HOOK = {"command": ["sh", "-c", 'echo "$ACTION" "$1" >> rotation', "hook", "{url}"]}
+CALM = {"load": 10000, "limit": 60}
+SLOW = {"STANDIN_TOKENS_PER_SECOND": "60"}
+
+# --- a router ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Router:
+    """What a vllm-router is to a drain: it has workers, sends new requests to them, and refuses to add one twice."""
+
+    port: int
+    worker: str
+    workers: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def answer(self, path: str) -> tuple[int, str]:
+        url = parse_qs(urlsplit(path).query)["url"][0]
+        action = urlsplit(path).path
+        self.asked.append(action)
+        if action == "/add_worker" and url in self.workers:
+            return 400, f"Worker {url} already exists"
+        self.workers = [each for each in self.workers if each != url] + [url] * (action == "/add_worker")
+        return 200, "done"
+
+
+@contextlib.contextmanager
+def routed(site: LiveSite) -> Iterator[Router]:
+    """A router in front of the site, which knows its engine."""
+    worker = f"http://127.0.0.1:{site.port}"
+    router = Router(free_port(), worker, [worker])
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            status, text = router.answer(self.path)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", router.port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield router
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def stream(site: LiveSite, model: str, tokens: int) -> bool:
+    """One streamed answer, to its end; whether it came whole."""
+    body = {"model": model, "stream": True, "max_tokens": tokens, "ignore_eos": True,
+            "messages": [{"role": "user", "content": "Count from 1 to 1000."}]}  # fmt: skip
+    request = urllib.request.Request(f"http://127.0.0.1:{site.port}/v1/chat/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})  # fmt: skip
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            lines = [line.strip() for line in answer if line.strip()]
+    except OSError:
+        return False
+    return lines[-1] == b"data: [DONE]" and len(lines) > tokens
+
+
+def running(site: LiveSite) -> float:
+    """How many requests the engine says that it has."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{site.port}/metrics", timeout=10) as page:
+        rows = [line.split() for line in page.read().decode().splitlines()]
+    return sum(float(row[1]) for row in rows if row and row[0].startswith("vllm:num_requests_running"))
+
+
+@contextlib.contextmanager
+def streaming(site: LiveSite, model: str, count: int, tokens: int) -> Iterator[list[Future[bool]]]:
+    """Streams that are in flight."""
+    with ThreadPoolExecutor(count) as pool:
+        found = [pool.submit(stream, site, model, tokens) for _ in range(count)]
+        until(lambda: running(site) == count, "the streams run")
+        yield found
+
+
+# --- drain and restore ------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_behind_a_router_loses_no_stream_and_restore_brings_it_back(site: LiveSite) -> None:
+    site.quick("a", env=SLOW)
+    with routed(site) as router:
+        site.write_site(router={"vllm_router": f"http://127.0.0.1:{router.port}"}, drain=CALM)
+        site.switch("a")
+        serving = site.serving()
+        later: list[Future[bool]] = []
+        drained = threading.Event()
+
+        def arrive() -> None:
+            while not drained.wait(0.1):
+                if router.workers:
+                    later.append(pool.submit(stream, site, "a", 20))
+
+        with ThreadPoolExecutor(2 * STREAMS) as pool:
+            with streaming(site, "a", STREAMS, 200) as found:
+                arrivals = pool.submit(arrive)
+                until(lambda: len(later) > 3, "new requests keep arriving")
+                ran = site.run("drain", "--yes")
+                drained.set()
+                arrivals.result()
+            assert [each.result() for each in [*found, *later]] == [True] * (STREAMS + len(later))
+        ran.exits(0)
+        assert (router.asked, router.workers) == (["/remove_worker"], [])
+        assert_drained(site, serving)
+        site.run("restore").exits(0)
+        assert_restored(site, "a", serving)
+        assert router.workers == [router.worker]
+
+
+def assert_drained(site: LiveSite, release: str) -> None:
+    """Stopped, remembered, and not started again by a reboot."""
+    site.assert_whole()
+    assert site.state()["drained"]["release"] == release
+    assert site.engine().status == "exited"
+    assert site.engine().attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
+    status = site.run("status", "--json").exits(0).data()
+    assert status["drained"].startswith("since 2")
+    assert "drained" in site.run("status").exits(0).out
+
+
+def assert_restored(site: LiveSite, profile: str, release: str | None = None) -> None:
+    """Serving, proven, and in rotation."""
+    site.assert_serves(profile, release)
+    assert (site.state()["drained"], site.state()["withdrawn"]) == (None, None)
+    assert not site.run("status", "--json").exits(0).data()["drained"]
+
+
+def test_without_a_hook_streams_end_within_the_engines_grace_and_the_plan_says_what_a_router_sees(
+    site: LiveSite,
+) -> None:
+    site.quick("a", env=SLOW)
+    site.write_site(drain={"limit": 0})
+    site.switch("a")
+    before = site.tree(), site.docker_state()
+    said = site.run("drain", "-n").exits(0).out
+    assert "/health say 200 and new requests get 500" in said
+    assert (site.tree(), site.docker_state()) == before
+    with streaming(site, "a", 2, 120) as found:
+        ran = site.run("drain", "--yes").exits(0)
+        assert "not empty after 0 s (2 running, 0 waiting)" in ran.err
+        assert [each.result() for each in found] == [True, True]
+    assert_drained(site, site.serving())
+
+
+def test_a_drained_site_says_what_ends_the_drain(site: LiveSite) -> None:
+    site.write_site(router=HOOK)
+    site.quick("a")
+    site.quick("b")
+    assert "nothing has served" in site.run("drain", "--yes").exits(1).err
+    site.switch("a")
+    assert "nobody can be asked" in site.run("drain").exits(2).err
+    assert "not drained" in site.run("restore").exits(0).err
+    site.run("drain", "--yes").exits(0)
+    serving, since = site.serving(), site.state()["drained"]
+    for words in ("start", "restart --yes"):
+        assert "b70ctl restore" in site.run(*words.split()).exits(1).err
+    assert "drained since" in site.run("drain", "--yes").exits(0).err
+    assert "is stopped already" in site.run("stop", "--yes").exits(0).err
+    assert site.state()["drained"] == since
+    site.switch("b")
+    assert_restored(site, "b")
+    site.run("drain", "--yes").exits(0)
+    site.run("rollback", "--yes").exits(0)
+    assert_restored(site, "a", serving)
+    url = f"http://127.0.0.1:{site.port}"
+    assert rotation(site) == [f"remove {url}", f"add {url}"] * 2
+
+
+def test_restore_needs_nothing_but_the_disk(site: LiveSite) -> None:
+    site.quick("a")
+    site.switch("a")
+    serving = site.serving()
+    ran = site.run("drain", "--yes", "--json").exits(0)
+    assert json.loads(ran.out.splitlines()[-1])["event"] == "drained"
+    site.engine().remove()
+    ran = site.run("restore", "--json").exits(0)
+    assert json.loads(ran.out.splitlines()[-1])["event"] == "serving"
+    assert_restored(site, "a", serving)
+
+
+def test_a_restore_that_cannot_be_proven_leaves_the_site_drained(site: LiveSite) -> None:
+    trigger = site.root / "trigger"
+    trigger.mkdir()
+    mounts = [{"source": "trigger", "target": "/trigger"}]
+    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=mounts)
+    site.write_site(router=HOOK)
+    site.switch("a")
+    site.run("drain", "--yes").exits(0)
+    since = site.state()["drained"]
+    (trigger / "faults").write_text("garbage")
+    site.run("restore").exits(1)
+    assert_drained(site, site.serving())
+    assert site.state()["drained"] == since
+    assert rotation(site)[-1].startswith("remove")
+    (trigger / "faults").write_text("")
+    site.run("restore").exits(0)
+    assert_restored(site, "a")
+
+
+def test_companions_that_the_site_names_stop_and_come_back(site: LiveSite) -> None:
+    companion(site)
+    site.quick("a")
+    site.write_site(companions=["web/compose.yaml"], drain={"companions": ["web", "wbe"], "load": 10000})
+    site.switch("a")
+    assert "`wbe`" in site.run("drain", "--yes").exits(2).err
+    site.assert_serves("a")
+    site.write_site(companions=["web/compose.yaml"], drain={"companions": ["web"], "load": 10000})
+    [(name, _)] = web(site)
+    site.run("drain", "--yes").exits(0)
+    assert site.client.containers.get(name).status == "exited"
+    site.run("restore").exits(0)
+    assert site.client.containers.get(name).status == "running"
+
+
+# --- verify -----------------------------------------------------------------------------------------------------------
+
+
+def answers(site: LiveSite, *words: str, code: int) -> dict[str, tuple[str, str]]:
+    """Question → answer and evidence."""
+    told = site.run("verify", "--json", *words).exits(code).data()["answers"]
+    return {each["question"]: (each["answer"], each["evidence"]) for each in told}
+
+
+def test_verify_sees_a_client_where_it_arrives_and_is_satisfied_after_the_drain(site: LiveSite) -> None:
+    site.quick("a", env=SLOW)
+    site.write_site(drain=CALM, feeders=["192.0.2.7"])
+    site.switch("a")
+    before = site.tree(), site.docker_state()
+    with streaming(site, "a", 1, 200):
+        found = answers(site, code=1)
+        assert found["no client is connected"][0] == "no"
+        assert "inside the engine's container" in found["no client is connected"][1]
+        assert found["nothing of this site runs"][0] == "no"
+        assert found["no feeder is connected"] == ("yes", "none of 192.0.2.7")
+    until(lambda: running(site) == 0, "the stream has ended")
+    assert (site.tree(), site.docker_state()) == before
+    site.run("drain", "--yes").exits(0)
+    found = answers(site, code=0)
+    assert found.pop("nobody holds the card")[0] == "unknown"
+    assert found.pop("the card's memory is free")[0] == "unknown"
+    assert {answer for answer, _ in found.values()} == {"yes"}
+    answers(site, "--strict", code=1)
+    assert "no engine runs" in site.run("verify").exits(0).out
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def rotation(site: LiveSite) -> list[str]:
+    """What the router hook was asked for."""
+    path = site.root / "rotation"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def in_rotation(site: LiveSite) -> bool:
+    """Whether the router was last told to add the engine, or never to remove it."""
+    return site.state()["withdrawn"] is None and not (rotation(site) or ["add"])[-1].startswith("remove")
+
+
+@pytest.fixture(scope="module")
+def hooked(kept_site: LiveSite) -> LiveSite:
+    """A site behind a router hook."""
+    kept_site.write_site(router=HOOK, drain=CALM)
+    kept_site.quick("a", env=SLOW)
+    kept_site.switch("a")
+    return kept_site
+
+
+def ready(site: LiveSite) -> LiveSite:
+    """In service again, whatever a test before this one left."""
+    site.run("recover")
+    if site.state()["drained"] or site.state()["withdrawn"]:
+        site.run("restore").exits(0)
+    assert_restored(site, "a")
+    assert in_rotation(site)
+    return site
+
+
+@pytest.mark.parametrize(("when", "line"), boundaries(*DRAIN, every=True))
+def test_a_killed_drain_ends_drained_or_serving_proven(hooked: LiveSite, when: str, line: int) -> None:
+    site = ready(hooked)
+    killed(site, when, line, "drain", "--yes")
+    site.run("recover").exits(0)
+    if line >= 3 + 2 * DRAIN.index("stop"):
+        assert_drained(site, site.serving())
+        assert not in_rotation(site)
+    else:
+        assert_restored(site, "a")
+        assert in_rotation(site)
+
+
+@pytest.mark.parametrize(("when", "line"), boundaries(*RESTORE, every=True))
+def test_a_killed_restore_ends_drained_or_serving_proven(hooked: LiveSite, when: str, line: int) -> None:
+    site = ready(hooked)
+    site.run("drain", "--yes").exits(0)
+    since = site.state()["drained"]
+    killed(site, when, line, "restore")
+    site.run("recover").exits(0)
+    if line >= 3 + 2 * RESTORE.index("probe"):
+        assert_restored(site, "a")
+        assert in_rotation(site)
+    else:
+        assert_drained(site, site.serving())
+        assert site.state()["drained"] == since
+        assert not in_rotation(site)
+
+
+@pytest.mark.parametrize(("step", "limit"), [("settle", 60), ("stop", 0)])
+def test_an_interrupted_drain_goes_back_into_rotation(hooked: LiveSite, step: str, limit: int) -> None:
+    site = ready(hooked)
+    site.write_site(router=HOOK, drain={"limit": limit})
+    started = site.engine().attrs["State"]["StartedAt"]
+    with streaming(site, "a", 1, 300) as found:
+        with site.begin("drain", "--yes") as child:
+            until(lambda: site.begun(step), f"it is at {step}")
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(90) == 130
+        assert found[0].result()
+    site.write_site(router=HOOK, drain=CALM)
+    assert_restored(site, "a")
+    assert in_rotation(site)
+    assert site.history()[-1]["result"] == "interrupted"
+    assert (site.engine().attrs["State"]["StartedAt"] == started) == (step == "settle")
+
+
+@pytest.mark.parametrize(
+    ("refused", "code", "holds"),
+    [
+        ("remove", 1, lambda said: "is back in rotation" in said and "exit 3" in said),
+        ("add", 0, lambda said: "drained since" in said),
+    ],
+)
+def test_a_hook_that_refuses(hooked: LiveSite, refused: str, code: int, holds: Callable[[str], bool]) -> None:
+    site = ready(hooked)
+    hook = {"command": ["sh", "-c", f'[ "$ACTION" != {refused} ] || exit 3; echo "$ACTION" >> rotation']}
+    site.write_site(router=hook, drain=CALM)
+    assert holds(site.run("drain", "--yes").exits(code).err)
+    if refused == "add":
+        ran = site.run("restore")
+        assert ran.code == 1, str(ran)
+        site.assert_serves("a")
+        assert "out since" in site.run("status").exits(0).out
+        site.write_site(router=HOOK, drain=CALM)
+        site.run("restore").exits(0)
+    site.write_site(router=HOOK, drain=CALM)
+    assert_restored(site, "a")
+    assert in_rotation(site)
