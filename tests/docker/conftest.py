@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import docker
 import livesite
 import pytest
-from livesite import LiveSite
+from livesite import LiveSite, NewSite
 
 from b70ctl.errors import B70Error
 from tests.rig import dockerd, images
-
-NewSite = Callable[..., LiveSite]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -339,6 +339,10 @@ def _gone(remove: Callable[..., object], *args: object, **how: object) -> None:
         remove(*args, **how)
 
 
+NewSite = Callable[..., LiveSite]
+"""Makes a site; its keys go into site.yaml."""
+
+
 def until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
     """Poll until something holds; fails with its name."""
     end = time.monotonic() + seconds
@@ -349,7 +353,8 @@ def until(holds: Callable[[], object], what: str, seconds: float = 60) -> None:
 
 def free_port() -> int:
     """A port that nobody has on loopback; below the range that outgoing connections take theirs from."""
-    for port in range(18000 + os.getpid() % 5000, 32000):
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for port in range(18000 + 5000 * worker + os.getpid() % 4000, 32000):
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in _given:

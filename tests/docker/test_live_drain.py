@@ -210,7 +210,7 @@ def test_restore_needs_nothing_but_the_disk(site: LiveSite) -> None:
 def test_a_restore_that_cannot_be_proven_leaves_the_site_drained(site: LiveSite) -> None:
     trigger = site.root / "trigger"
     trigger.mkdir()
-    mounts = [{"source": "trigger", "target": "/trigger"}]
+    mounts = [{"source": str(trigger), "target": "/trigger"}]
     site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=mounts)
     site.write_site(router=HOOK)
     site.switch("a")

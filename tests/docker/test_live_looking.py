@@ -13,7 +13,7 @@ from tests.rig.image_files import OPENAI
 LOOKS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("switch", "b", "--dry-run"), 0),
     (("switch", "b", "-n", "--json"), 0),
-    (("switch", "b", "-n", "--adopt", "somebody"), 0),
+    (("switch", "b", "-n", "--adopt", "somebody"), 1),
     (("plan", "b"), 0),
     (("plan", "b", "--json", "--exit-code"), 4),
     (("plan", "a", "--exit-code"), 0),
@@ -29,7 +29,7 @@ LOOKS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("prune", "-n"), 0),
     (("snapshot",), 0),
     (("render", "a"), 0),
-    (("render", "b", "--json"), 0),
+    (("render", "b", "--port", "9999"), 0),
     (("profiles", "list"), 0),
     (("profiles", "show", "b"), 0),
     (("profiles", "lint", "b"), 0),

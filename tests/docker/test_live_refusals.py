@@ -7,8 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from conftest import NewSite
-from livesite import LiveSite, listening, until
+from livesite import LiveSite, NewSite, listening, until
 
 from tests.rig.dri import make_dri
 

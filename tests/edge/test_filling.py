@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from b70ctl.core.deployment import Order
 from b70ctl.core.site import Site
-from b70ctl.edge.filling import contents, draft_limit, fill, kept_secrets, read_secrets, scratch
+from b70ctl.edge.filling import (
+    MOST_CARRIED,
+    contents,
+    draft_limit,
+    fill,
+    fingerprints,
+    kept_secrets,
+    read_secrets,
+    scratch,
+)
 from b70ctl.errors import MachineError, Refused, UsageError
 from tests.making import SITE_PACKAGES, a_patch, a_profile, resolved
 
@@ -202,3 +211,128 @@ def test_a_secret_that_is_not_there_is_told_with_its_place(tmp_path, monkeypatch
         read_secrets(site(K={"env": "MY_KEY"}), tmp_path)
     monkeypatch.setenv("MY_KEY", "value")
     assert read_secrets(site(K={"env": "MY_KEY"}), tmp_path) == {"K": "value"}
+
+
+# -- what the release carries from the site ---------------------------------------------------------------------------
+
+
+def tree(source):
+    return Order(kind="tree", to="files/mounts/00-t", target="/t", name="mounts", source=str(source))
+
+
+def of_tree(source):
+    return contents(only(tree(source)), {}, {}, lambda _: None)
+
+
+def test_a_carried_file_is_copied_byte_for_byte(tmp_path):
+    (tmp_path / "t").write_bytes(b"\xff\r\n{{ x }}")
+    assert of_tree(tmp_path / "t") == {"files/mounts/00-t": b"\xff\r\n{{ x }}"}
+
+
+def test_a_carried_folder_is_copied_whole_without_its_history_and_caches(tmp_path):
+    for name in ("a.py", "deep/b.txt", ".hidden", ".git/config", "deep/__pycache__/a.pyc", "x.git/kept"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = of_tree(tmp_path)
+    assert found == {f"files/mounts/00-t/{name}": name.encode() for name in (".hidden", "a.py", "deep/b.txt",
+                                                                             "x.git/kept")}  # fmt: skip
+
+
+def test_a_site_that_is_itself_below_such_a_folder_carries_its_files(tmp_path):
+    inside = tmp_path / ".git" / "checkout" / "chat"
+    inside.mkdir(parents=True)
+    (inside / "a").write_text("a")
+    assert of_tree(inside) == {"files/mounts/00-t/a": b"a"}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_too_large_to_be_copied_is_refused_with_a_way_out(tmp_path, kind):
+    source = tmp_path / "t" if kind == "file" else tmp_path
+    with (tmp_path / "t").open("wb") as file:
+        file.truncate(MOST_CARRIED + 1)
+    with pytest.raises(Refused, match="at most") as refused:
+        of_tree(source)
+    assert f"absolute path to mount it as it is: {source}" in refused.value.hint
+
+
+def test_what_is_empty_or_not_there_is_refused(tmp_path):
+    with pytest.raises(Refused, match="is empty"):
+        of_tree(tmp_path)
+    with pytest.raises(Refused, match="No such file"):
+        of_tree(tmp_path / "nothing")
+
+
+# -- fingerprints -----------------------------------------------------------------------------------------------------
+
+SECRET = {"VLLM_API_KEY": "s3cret-of-the-site"}
+
+
+def prints(order, secrets=None, salt="salt"):
+    return fingerprints(only(order), secrets or {}, salt)
+
+
+def test_a_carried_file_that_changes_or_moves_is_another_fingerprint(tmp_path):
+    (tmp_path / "a").write_text("one")
+    before = prints(tree(tmp_path))
+    assert prints(tree(tmp_path)) == before
+    (tmp_path / "a").write_text("two")
+    changed = prints(tree(tmp_path))
+    (tmp_path / "a").rename(tmp_path / "b")
+    moved = prints(tree(tmp_path))
+    assert len({found["files/mounts/00-t"] for found in (before, changed, moved)}) == 3
+
+
+def test_content_that_only_moves_from_one_file_to_the_next_is_another_fingerprint(tmp_path):
+    (tmp_path / "a").write_text("xy")
+    (tmp_path / "b").write_text("z")
+    before = prints(tree(tmp_path))
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "b").write_text("yz")
+    assert prints(tree(tmp_path)) != before
+
+
+@pytest.mark.parametrize("order", [tree, draft, copied])
+def test_what_appears_or_changes_on_the_host_is_another_fingerprint(tmp_path, order):
+    path = tmp_path / "file"
+    absent = prints(order(path))
+    assert set(absent.values()) == {"absent"}
+    path.write_text('{"max_position_embeddings": 2048}')
+    one = prints(order(path))
+    path.write_text('{"max_position_embeddings": 4096}')
+    assert len({*absent.values(), *one.values(), *prints(order(path)).values()}) == 3
+
+
+def test_a_patched_file_has_no_fingerprint_for_its_patch_and_image_are_named():
+    assert fingerprints(DEPLOYMENT, {}, "salt") == {}
+
+
+def test_a_changed_deployment_is_what_another_fingerprint_makes():
+    one, two = (DEPLOYMENT.model_copy(update={"contents": {"secrets.env": text}}) for text in ("1", "2"))
+    assert one.digest != two.digest
+
+
+value = one_line.filter(lambda text: len(text) > 3)
+
+
+@given(value, value, st.text(min_size=1), st.text(min_size=1))
+def test_a_secret_is_told_apart_by_a_salted_hash_and_never_shown(secret, other, salt, pepper):
+    nothing = DEPLOYMENT.model_copy(update={"files": ()})
+
+    def hashed(word, salted):
+        return fingerprints(nothing, {"K": word}, salted)["secrets.env"]
+
+    assert len(hashed(secret, salt)) == 16
+    assert secret not in hashed(secret, salt) or set(secret) <= set("0123456789abcdef")
+    assert (hashed(secret, salt) == hashed(other, salt)) is (secret == other)
+    assert hashed(secret, salt) == hashed(secret, salt)
+
+
+def test_two_sites_with_one_secret_have_two_fingerprints():
+    nothing = DEPLOYMENT.model_copy(update={"files": ()})
+    assert fingerprints(nothing, SECRET, "a" * 64) != fingerprints(nothing, SECRET, "b" * 64)
+    assert fingerprints(nothing, {}, "a" * 64) == {}
+
+
+def test_the_name_of_a_secret_counts_as_its_value_does():
+    nothing = DEPLOYMENT.model_copy(update={"files": ()})
+    assert fingerprints(nothing, {"A": "x"}, "s") != fingerprints(nothing, {"B": "x"}, "s")

@@ -1,0 +1,85 @@
+"""A command that is shown or written down never holds a secret, and stays readable beside it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b70ctl.core.secrecy import HIDDEN, masked
+
+FLAGS = ["--api-key", "--hf-token", "--api_key", "--hub.token", "--ssl-keyfile-password", "--secret", "--API-KEY"]
+VARIABLES = ["HF_TOKEN", "VLLM_API_KEY", "OPENAI_API_KEY", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET", "ROUTER_KEY",
+             "env.VLLM_API_KEY", "DB_PASSWORD"]  # fmt: skip
+# long enough, and of letters that no other word here has, so that finding a part of it means something
+secrets = st.text(alphabet=st.sampled_from("QZ09§_-+/=.:'\" ;$\\{}"), min_size=1, max_size=20).map(lambda s: f"QQ{s}ZZ")
+words = st.lists(st.sampled_from(["vllm", "serve", "m", "--port", "8000", "--flag", "-x", "a b"]), max_size=4)
+
+
+def is_hidden(secret, found):
+    text = "\n".join(found)
+    assert secret not in text
+    assert "QQ" not in text
+    assert "ZZ" not in text
+    assert HIDDEN in text
+
+
+@given(words, st.sampled_from(FLAGS), secrets, words)
+def test_the_word_after_a_secret_flag_is_hidden(before, flag, secret, after):
+    found = masked([*before, flag, secret, *after])
+    is_hidden(secret, found)
+    assert found[: len(before) + 1] == (*before, flag)
+
+
+@given(words, st.sampled_from([*FLAGS, *VARIABLES]), secrets, words)
+def test_what_follows_a_secret_name_in_its_own_word_is_hidden(before, name, secret, after):
+    found = masked([*before, f"{name}={secret}", *after])
+    is_hidden(secret, found)
+    assert found == (*before, f"{name}={HIDDEN}", *after)
+
+
+@given(st.sampled_from([*FLAGS, *VARIABLES]), st.sampled_from(["=", " "]), secrets)
+def test_a_secret_inside_a_shells_line_is_hidden(name, between, secret):
+    line = f"exec env {name}{between}{shlex.quote(secret)} vllm serve m"
+    found = masked(["sh", "-c", line])
+    is_hidden(secret, found)
+    assert found[-1].endswith(" vllm serve m")
+
+
+@given(st.sampled_from(FLAGS), st.lists(secrets, min_size=2, max_size=4))
+def test_every_key_of_a_flag_that_takes_several_is_hidden(flag, keys):
+    found = masked(["vllm", "serve", "m", flag, *keys, "--port", "8000"])
+    is_hidden(keys[-1], found)
+    assert found[-2:] == ("--port", "8000")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve m --max-num-batched-tokens 8192 --max-model-len 4096",
+        "vllm serve m --tokenizer x --tokenizer-mode auto --skip-tokenizer-init",
+        "vllm serve m --max-num-batched-tokens=8192 --enable-prefix-caching",
+        "vllm serve m --tool-call-parser hermes --ssl-keyfile /k --kv-cache-dtype fp8",
+        "sh -c 'vllm serve m --max-num-batched-tokens 8192 --tokenizer x'",
+        "env PYTORCH_TOKENIZERS=1 MONKEY=banana KEYS=3 COMPASS=n vllm bypass passage",
+    ],
+)
+def test_words_that_only_look_like_secrets_stay_readable(line):
+    assert masked(shlex.split(line)) == tuple(shlex.split(line))
+
+
+def test_a_flag_after_a_secret_one_is_a_flag_and_not_its_value():
+    assert masked(["--api-key", "--port", "8000"]) == ("--api-key", "--port", "8000")
+
+
+@given(st.lists(st.text()))
+def test_words_are_neither_lost_nor_added(given_words):
+    assert len(masked(given_words)) == len(given_words)
+
+
+@given(st.lists(st.text(), max_size=6))
+def test_what_is_masked_stays_as_it_is(given_words):
+    once = masked(given_words)
+    assert masked(once) == once

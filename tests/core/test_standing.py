@@ -1,0 +1,114 @@
+"""What runs is what Docker says runs; what is recorded only says which of it is meant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b70ctl.core.release import Container, Observed, State
+from b70ctl.core.standing import incumbent, leaving, leftovers, serves_already
+from tests.making import a_profile, a_release, a_verdict, resolved
+
+ONE, TWO = a_release(1, "one"), a_release(2, "two")
+ADOPTED = a_release(3, "by-hand", kind="adopted", container="hand")
+KEPT = {release.id: release for release in (ONE, TWO, ADOPTED)}
+RUNNING = ("running", "restarting", "paused")
+STATES = (*RUNNING, "created", "exited", "dead")
+
+
+def container(release, state="running", **more):
+    return Container(
+        id=release.container or f"c-{release.id}", name=release.id, release=release.id, state=state, **more
+    )
+
+
+def observed(*containers):
+    return Observed(containers=containers)
+
+
+# -- the incumbent ----------------------------------------------------------------------------------------------------
+
+
+def test_the_recorded_release_is_the_incumbent_where_it_runs():
+    both = observed(container(TWO), container(ONE))
+    assert incumbent(State(serving=ONE.id), both) == ONE.id
+
+
+@pytest.mark.parametrize("serving", [None, ONE.id, "0009-forgotten"])
+def test_another_of_ours_that_runs_is_the_incumbent_where_the_recorded_one_does_not(serving):
+    assert incumbent(State(serving=serving), observed(container(ONE, "exited"), container(TWO))) == TWO.id
+
+
+def test_a_container_that_we_did_not_make_is_no_incumbent():
+    assert incumbent(State(serving=ONE.id), observed(container(ONE, foreign=True))) is None
+
+
+@given(st.sampled_from(STATES), st.booleans(), st.sampled_from([None, ONE.id, TWO.id]))
+def test_the_incumbent_always_runs_and_is_ours(state, foreign, serving):
+    found = incumbent(State(serving=serving), observed(container(ONE, state, foreign=foreign)))
+    assert found == (ONE.id if state in RUNNING and not foreign else None)
+
+
+# -- what is left over, and what leaves -------------------------------------------------------------------------------
+
+
+def test_containers_beside_the_incumbents_are_left_over_but_not_those_made_by_hand_or_by_others():
+    seen = observed(container(ONE, "exited"), container(TWO), container(ADOPTED, "exited"))
+    assert leftovers(KEPT, seen, TWO.id) == (ONE.id,)
+    assert leftovers(KEPT, seen, None) == (ONE.id, TWO.id)
+    assert leftovers(KEPT, observed(container(ONE, foreign=True)), None) == ()
+
+
+def test_a_foreign_container_of_a_release_that_is_not_kept_is_in_nobodys_way():
+    stranger = Container(id="x", name="x", release="0099-unknown", state="running", foreign=True)
+    assert leftovers(KEPT, observed(stranger), None) == ()
+    assert incumbent(State(), observed(stranger)) is None
+
+
+def test_the_containers_of_the_releases_that_leave_are_known_by_id():
+    seen = observed(
+        container(ONE), container(TWO, "exited"), container(ONE, foreign=True).model_copy(update={"id": "x"})
+    )
+    assert leaving(seen, ONE) == {f"c-{ONE.id}"}
+    assert leaving(seen, ONE, None, TWO) == {f"c-{ONE.id}", f"c-{TWO.id}"}
+    assert leaving(seen) == leaving(seen, None) == set()
+
+
+def test_a_container_that_is_about_to_be_adopted_leaves_too():
+    assert leaving(observed(), ADOPTED) == {"hand"}
+
+
+# -- whether anything needs to change ---------------------------------------------------------------------------------
+
+
+def test_what_runs_proven_and_is_wanted_again_needs_no_change():
+    assert serves_already(ONE, ONE.deployment, observed(container(ONE)), a_verdict())
+
+
+@pytest.mark.parametrize(
+    ("release", "seen", "verdict"),
+    [
+        (None, observed(container(ONE)), a_verdict()),
+        (ONE, observed(), a_verdict()),
+        (ONE, observed(container(ONE, "restarting")), a_verdict()),
+        (ONE, observed(container(ONE, "exited")), a_verdict()),
+        (ONE, observed(container(ONE, foreign=True)), a_verdict()),
+        (ONE, observed(container(ONE)), None),
+        (ONE, observed(container(ONE)), a_verdict("failed")),
+        (ONE, observed(container(ONE)), a_verdict("interrupted")),
+    ],
+    ids=["no release", "gone", "restarts", "exited", "foreign", "never proven", "failed", "interrupted"],
+)
+def test_what_does_not_run_or_was_not_proven_does_not_serve_already(release, seen, verdict):
+    assert not serves_already(release, ONE.deployment, seen, verdict)
+
+
+def test_another_deployment_does_not_serve_already():
+    other = resolved(a_profile(engine={"max_model_len": 4096}), name="one")
+    assert not serves_already(ONE, other, observed(container(ONE)), a_verdict())
+
+
+def test_a_changed_file_of_the_host_is_another_deployment():
+    carried = ONE.deployment.model_copy(update={"contents": {"secrets.env": "0123"}})
+    assert not serves_already(ONE, carried, observed(container(ONE)), a_verdict())

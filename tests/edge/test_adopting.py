@@ -1,0 +1,162 @@
+"""A container made by hand becomes the way back as it is, or is refused before anything is stopped."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from b70ctl.core.compose import LABEL
+from b70ctl.edge.adopting import adopted_release
+from b70ctl.edge.daemon import as_container
+from b70ctl.errors import Refused
+from tests.making import a_site
+from tests.stub_daemon import StubDaemon, described
+
+
+class Models(BaseHTTPRequestHandler):
+    """An engine as far as its list of models."""
+
+    def do_GET(self):
+        body = json.dumps({"object": "list", "data": self.server.models}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+@pytest.fixture
+def engine():
+    """Something on loopback that says what it serves."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Models)
+    server.models = [{"id": "m", "max_model_len": 4096}]
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def port(engine):
+    return engine.server_address[1]
+
+
+def by_hand(port, name="by-hand", **about):
+    return described(name, **({"ports": (port,)} | about))
+
+
+def adopt(about, port):
+    daemon = StubDaemon({about["Id"]: about})
+    return adopted_release(daemon, "by-hand", a_site(port=port), 1, "b70ctl switch", {})
+
+
+def test_it_is_described_as_a_release_of_its_own_kind(port):
+    about = by_hand(port, Memory=1)
+    found = adopt(about, port)
+    assert (found.kind, found.container, found.number) == ("adopted", "by-hand", 1)
+    assert found.id.startswith("0001-adopted-by-hand-")
+    assert found.deployment.served_names == ("m",)
+    assert found.deployment.max_model_len == 4096
+    assert as_container(about, {found.id: found}).release == found.id
+    assert not as_container(about, {found.id: found}).foreign
+
+
+def test_nothing_of_it_is_touched(port):
+    daemon = StubDaemon({"by-hand": by_hand(port)})
+    adopted_release(daemon, "by-hand", a_site(port=port), 1, "b70ctl switch", {})
+    assert {call[0] for call in daemon.calls} == {"inspect"}
+
+
+# -- what cannot be the way back --------------------------------------------------------------------------------------
+
+
+def test_a_container_that_is_removed_when_it_stops_is_refused(port):
+    with pytest.raises(Refused, match="--rm"):
+        adopt(by_hand(port, AutoRemove=True), port)
+
+
+@pytest.mark.parametrize("state", ["exited", "created", "paused", "restarting", "dead"])
+def test_a_container_that_does_not_run_is_refused(port, state):
+    with pytest.raises(Refused, match=f"is {state}"):
+        adopt(by_hand(port, state=state), port)
+
+
+def test_a_container_that_is_not_there_is_refused(port):
+    with pytest.raises(Refused, match="no container"):
+        adopted_release(StubDaemon(), "by-hand", a_site(port=port), 1, "b70ctl switch", {})
+
+
+def test_a_container_of_this_site_is_refused(port):
+    about = by_hand(port)
+    about["Config"]["Labels"] = {f"{LABEL}.site": a_site().name}
+    with pytest.raises(Refused, match="not one to adopt"):
+        adopt(about, port)
+
+
+@pytest.mark.parametrize("ports", [(), (1, 2)])
+def test_a_container_whose_port_cannot_be_told_is_refused(port, ports):
+    with pytest.raises(Refused, match="publishes"):
+        adopt(by_hand(port, ports=ports), port)
+
+
+def test_a_container_that_serves_nothing_is_refused(engine, port):
+    engine.models = []
+    with pytest.raises(Refused, match="serves no model"):
+        adopt(by_hand(port), port)
+
+
+def test_a_container_that_does_not_answer_is_refused(engine, port):
+    engine.shutdown()
+    engine.server_close()
+    with pytest.raises(Refused, match="does not answer"):
+        adopt(by_hand(port), port)
+
+
+# -- what is remembered of it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        ({"Name": "on-failure", "MaximumRetryCount": 5}, "on-failure:5"),
+        ({"Name": "on-failure", "MaximumRetryCount": 0}, "on-failure"),
+        ({"Name": "always"}, "always"),
+        ({"Name": ""}, "no"),
+        (None, "no"),
+    ],
+)
+def test_its_restart_policy_is_remembered_with_its_count(port, policy, kept):
+    assert adopt(by_hand(port, RestartPolicy=policy), port).policy == kept
+
+
+def test_a_policy_given_back_is_the_one_that_it_came_with(port):
+    policy = {"Name": "on-failure", "MaximumRetryCount": 5}
+    daemon = StubDaemon({"by-hand": by_hand(port, RestartPolicy=policy)})
+    found = adopted_release(daemon, "by-hand", a_site(port=port), 1, "b70ctl switch", {})
+    daemon.set_policy("by-hand", "no")
+    daemon.set_policy("by-hand", found.policy)
+    assert daemon.containers["by-hand"]["HostConfig"]["RestartPolicy"] == policy
+
+
+def test_one_in_the_hosts_network_is_asked_at_the_sites_port(port):
+    found = adopt(by_hand(port, ports=(), NetworkMode="host"), port)
+    assert found.deployment.address.port == port
+
+
+def test_one_that_publishes_another_port_is_asked_there(port):
+    assert adopt(by_hand(port), 1).deployment.address.port == port
+
+
+@pytest.mark.parametrize("words", [["--api-key", "s3cret"], ["--api-key=s3cret"], ["--hf-token", "s3cret"]])
+def test_a_secret_of_its_command_is_not_written_down(port, words):
+    about = by_hand(port)
+    about["Config"] |= {"Cmd": ["serve", "m", *words, "--port", "8000"], "Env": ["VLLM_API_KEY=s3cret"],
+                        "Entrypoint": ["sh", "-c", "HF_TOKEN=s3cret vllm"]}  # fmt: skip
+    found = adopt(about, port)
+    assert "s3cret" not in found.model_dump_json()
+    assert found.deployment.argv[-2:] == ("--port", "8000")
