@@ -58,6 +58,10 @@ class EngineError(B70Error):
     """The engine stopped, stalled, or answered in a way that cannot be served."""
 
 
+class RouterError(B70Error):
+    """The site's router hook did not do what it was asked for."""
+
+
 class RolledBack(B70Error):
     """The new release failed and the one before serves again, proven."""
 

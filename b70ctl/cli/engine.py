@@ -51,6 +51,9 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
         observed = change.world.observe()
         release = _serving(here)
         plan = planner(release)
+        if plan.command != "stop" and here.store.state().drained:
+            raise Refused(f"the site is drained, so {release} is not {plan.command}ed",
+                          hint="b70ctl restore, which also takes it back into rotation")  # fmt: skip
         if plan.command == "start" and observed.runs(release) and not here.store.state().stopped:
             here.console.say(f"{release} runs already; `b70ctl restart` starts it anew")
             return

@@ -153,6 +153,7 @@ class Change:
             daemon=here.daemon,
             compose=lambda: find_composer(self.holds),
             tell=here.console.tell,
+            holds=lambda: self.holds,
         )
 
     def carry_out(self, plan: Plan) -> None:

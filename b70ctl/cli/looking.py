@@ -7,7 +7,7 @@ from typing import Any
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.core.history import before
-from b70ctl.core.release import Release
+from b70ctl.core.release import Release, State
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
 from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
 
@@ -35,7 +35,9 @@ def _status(here: Here) -> dict[str, Any]:
     found: dict[str, Any] = {
         "site": str(here.site_root),
         "serving": state.serving,
-        "stopped": state.stopped or None,
+        "stopped": (state.stopped and not state.drained) or None,
+        "drained": _drained(state),
+        "rotation": f"out since {state.withdrawn}" if state.withdrawn else None,
         "busy": busy,
         "unfinished": here.unfinished(),
     }
@@ -47,6 +49,11 @@ def _status(here: Here) -> dict[str, Any]:
     found["snapshots"] = {name: of for name, of in state.snapshots.items() if not name.startswith("before-")}
     found["companions"] = list(site.companions)
     return found
+
+
+def _drained(state: State) -> str | None:
+    found = state.drained
+    return f"since {found.at}; `b70ctl restore` brings {found.release} back" if found else None
 
 
 def _about(here: Here, release: Release) -> dict[str, Any]:

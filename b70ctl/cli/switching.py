@@ -53,7 +53,7 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     kept = here.store.releases()
     number = here.store.next_number()
     incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
-    if adopt and incumbent and incumbent.container and incumbent.container == _container_id(here, adopt):
+    if adopt and _is_adopted(here, incumbent, adopt):
         adopt = None  # it was adopted by a switch that failed, and serves again
     if adopt:
         world.adopted = _adopted(here, observed, adopt, number, change.command)
@@ -70,16 +70,18 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     if not here.console.confirm(f"switch to {wanted.deployment.profile}?", yes=yes):
         raise Refused("not confirmed; nothing was touched")
     change.carry_out(plan)
-    _report(here, plan)
+    report(here, plan)
 
 
 def _same(here: Here, incumbent: Release, wanted: Wanted, observed: Observed) -> bool:
     return standing.serves_already(incumbent, wanted.deployment, observed, here.store.verdict(incumbent.id))
 
 
-def _container_id(here: Here, name: str) -> str | None:
+def _is_adopted(here: Here, incumbent: Release | None, name: str) -> bool:
+    if incumbent is None or incumbent.container is None:
+        return False
     about = here.daemon.inspect(name)
-    return str(about["Id"]) if about else None
+    return about is not None and about["Id"] == incumbent.container
 
 
 def _adopted(here: Here, observed: Observed, name: str, number: int, command: str) -> Release:
@@ -113,11 +115,18 @@ def _switch_plan(
         previous=state.serving if state.serving in kept else None,
         leftovers=standing.leftovers(kept, observed, incumbent.id if incumbent else None),
         companions=bool(here.catalog.site.companions),
+        admit=_out_of_rotation(here),
         changes=changes(incumbent.deployment if incumbent else None, wanted.deployment),
     )
 
 
-def _report(here: Here, plan: Plan) -> None:
+def _out_of_rotation(here: Here) -> bool:
+    """Whether a drain left the router to be asked to take the engine back in."""
+    return here.store.state().withdrawn is not None and here.catalog.site.router is not None
+
+
+def report(here: Here, plan: Plan) -> None:
+    """What serves now, and what its boot told."""
     from b70ctl.cli.past import boot_lines
 
     release = here.store.release(str(plan.wanted))
@@ -149,7 +158,7 @@ def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
         if not here.console.confirm(f"go back to {plan.wanted}?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
         change.carry_out(plan)
-        _report(here, plan)
+        report(here, plan)
 
 
 def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
@@ -165,6 +174,7 @@ def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
         target, incumbent, because="asked for", new=False, command="rollback", keep=adopted,
         leftovers=standing.leftovers(kept, observed, incumbent),
         companions=bool(here.catalog.site.companions),
+        admit=_out_of_rotation(here),
         changes=changes(kept[incumbent].deployment if incumbent else None, kept[target].deployment),
     )  # fmt: skip
 
@@ -188,7 +198,7 @@ def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
     incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
     number = here.store.next_number()
     adopted = None
-    if wish.adopt and not (incumbent and incumbent.container == _container_id(here, wish.adopt)):
+    if wish.adopt and not _is_adopted(here, incumbent, wish.adopt):
         adopted = incumbent = _adopted(here, observed, wish.adopt, number, "plan")
     if incumbent and _same(here, incumbent, wanted, observed):
         return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id), []

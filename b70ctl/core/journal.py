@@ -105,6 +105,8 @@ def _read(op: dict[str, Any], line: Line) -> None:
         case Event.UNDO:
             op["undoing"] = True
         case Event.FAILED:
+            # the way back was decided on, though it may have been cut off before its first line
+            op["undoing"] = True
             op["failures"] = (*op.get("failures", ()), line.what)
         case Event.END:
             op["end"] = line
@@ -132,7 +134,7 @@ def recovery(op: Op, observed: Observed, verdict: Verdict | None) -> Recovery:
     rest = op.plan.steps[op.done :]
     if op.plan.command in ("prune", "snapshot"):
         return Recovery(finish=True, steps=rest, because="each of its steps stands alone")
-    if op.plan.command == "stop" and op.begun and not op.undoing and not observed.runs(op.plan.incumbent):
+    if op.plan.command in ("stop", "drain") and op.begun and not op.undoing and not observed.runs(op.plan.incumbent):
         return Recovery(finish=True, steps=rest, because="the engine has stopped; only the record is missing")
     proven = verdict is not None and verdict.state == "proven" and verdict.op == op.number
     if proven and observed.runs(op.plan.wanted) and not op.undoing:

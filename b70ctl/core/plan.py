@@ -23,6 +23,11 @@ class Verb(StrEnum):
     DISCARD = "discard"
     IDLE = "idle"
     FORGET = "forget"
+    WITHDRAW = "withdraw"
+    SETTLE = "settle"
+    HALT = "halt"
+    DRAINED = "drained"
+    ADMIT = "admit"
 
 
 class Step(Value):
@@ -69,13 +74,15 @@ def plan_switch(
     previous: str | None = None,
     leftovers: tuple[str, ...] = (),
     companions: bool = False,
+    admit: bool = False,
     changes: tuple[Change, ...] = (),
     command: str = "switch",
 ) -> Plan:
     """From the release that runs to another; nothing of the old one is removed before the new one is proven.
 
     `previous` is the release that served last, running or not: it gets a name to come back to. `leftovers` are stopped
-    containers of other releases. `keep` leaves the incumbent's container alone, for one that was made by hand.
+    containers of other releases. `keep` leaves the incumbent's container alone, for one that was made by hand. `admit`
+    is for an engine that a drain took out of rotation.
     """
     steps: list[Step] = []
     if adopt and incumbent:
@@ -88,6 +95,8 @@ def plan_switch(
     if incumbent:
         steps.append(_step(Verb.STOP, incumbent, f"{wanted} needs its card and port; it is kept until that is proven"))
     steps += arrive(wanted)
+    if admit:
+        steps.append(_step(Verb.ADMIT, wanted, "a drain took the engine out of rotation"))
     if companions:
         steps.append(_step(Verb.COMPANIONS, wanted, "those that do not run yet; running ones are left alone"))
     if incumbent and not (adopt or keep):
@@ -136,6 +145,46 @@ def plan_restart(serving: str) -> Plan:
                 undo=tuple(arrive(serving, again=True)))  # fmt: skip
 
 
+UNROUTED = (
+    "streams in flight end within its grace; without a router hook clients and routers see /health say 200 and new "
+    "requests get 500 until it is gone, then connections are refused"
+)
+
+
+def plan_drain(serving: str, *, limit: int, router: str | None = None, companions: str = "") -> Plan:
+    """Out of rotation, empty, stopped, remembered; a drain that fails puts the engine back, proven.
+
+    `router` says who is asked, `companions` which services stop too; empty, none does.
+    """
+    steps = [_step(Verb.WITHDRAW, serving, f"out of rotation, by {router}")] if router else []
+    arriving = "" if router else "; without a router hook new ones keep arriving"
+    steps += [
+        _step(Verb.SETTLE, serving, f"until no request runs or waits, {limit} s at most{arriving}"),
+        _step(Verb.STOP, serving, "streams in flight end within its grace" if router else UNROUTED),
+    ]
+    steps += [_step(Verb.HALT, serving, f"companions that stop with it: {companions}")] if companions else []
+    steps += [_step(Verb.DRAINED, serving, "stays stopped, over a reboot too, until `b70ctl restore`")]
+    undo = arrive(serving, again=True)
+    undo += [_step(Verb.COMPANIONS, serving, "they ran before")] if companions else []
+    undo += [_step(Verb.ADMIT, serving, "back into rotation")] if router else []
+    return Plan(command="drain", incumbent=serving, steps=tuple(steps), undo=tuple(undo))
+
+
+def plan_restore(release: str, *, router: str | None = None, companions: bool = False, halted: bool = False) -> Plan:
+    """Back from a drain: started, proven, into rotation; when it cannot be proven the site stays drained.
+
+    `halted` says that companions stop with a drain.
+    """
+    steps = arrive(release, again=True)
+    steps += [_step(Verb.ADMIT, release, f"back into rotation, by {router}")] if router else []
+    steps += [_step(Verb.COMPANIONS, release, "those that do not run")] if companions else []
+    undo = [_step(Verb.WITHDRAW, release, "it was out of rotation")] if router else []
+    undo += [_step(Verb.STOP, release, "it was stopped before")]
+    undo += [_step(Verb.HALT, release, "they were stopped before")] if companions and halted else []
+    undo += [_step(Verb.DRAINED, release, "as it was found")]
+    return Plan(command="restore", wanted=release, steps=tuple(steps), undo=tuple(undo))
+
+
 def plan_snapshot(release: str, name: str) -> Plan:
     """Keep a release under a name."""
     return Plan(command="snapshot", steps=(Step(verb=Verb.NAME, subject=release, because="asked for", name=name),))
@@ -147,14 +196,23 @@ def plan_prune(releases: dict[str, str]) -> Plan:
     return Plan(command="prune", steps=steps)
 
 
+ANSWERS = {
+    Verb.DISCARD: {Verb.WRITE, Verb.START},
+    Verb.ADMIT: {Verb.WITHDRAW},
+    Verb.WITHDRAW: {Verb.ADMIT},
+    Verb.COMPANIONS: {Verb.HALT},
+    Verb.HALT: {Verb.COMPANIONS},
+}
+"""What makes a step of the way back needed; all others are, once an engine was told to stop or to start."""
+
+
 def way_back(plan: Plan, begun: int) -> tuple[Step, ...]:
     """The undo steps that are needed when the first `begun` steps were begun.
 
     As long as the incumbent was not told to stop it still serves, and only what was made or started has to go.
     """
-    disturbed = any(step.verb in (Verb.STOP, Verb.START) for step in plan.steps[:begun])
-    made = any(step.verb in (Verb.WRITE, Verb.START) for step in plan.steps[:begun])
-    return tuple(step for step in plan.undo if (made if step.verb is Verb.DISCARD else disturbed))
+    taken = {step.verb for step in plan.steps[:begun]}
+    return tuple(step for step in plan.undo if taken & ANSWERS.get(step.verb, {Verb.STOP, Verb.START}))
 
 
 def _step(verb: Verb, subject: str, because: str) -> Step:

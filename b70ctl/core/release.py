@@ -50,12 +50,23 @@ class Verdict(Value):
     """From start to proven."""
 
 
+class Drained(Value):
+    """Since when a site is drained, and what served before."""
+
+    at: str
+    release: str
+
+
 class State(Value):
     """What the site serves, as its owner left it; Docker says whether that is so."""
 
     serving: str | None = None
     stopped: bool = False
     """Stopped by its owner, who wants it to stay so."""
+    drained: Drained | None = None
+    """Taken out of service by `drain`, until `restore`."""
+    withdrawn: str | None = None
+    """Since when the router was asked to leave this engine out."""
     snapshots: dict[str, str] = {}
     """Name → release."""
     next: int = 1
@@ -64,6 +75,12 @@ class State(Value):
 def release_id(number: int, profile: str, digest: str) -> str:
     """A name that sorts by age without asking a clock and may be part of a Compose project's."""
     return f"{number:04}-{UNSAFE.sub('-', profile.lower()).strip('-')[:40]}-{digest[:6]}"
+
+
+def number_of(release: str) -> int:
+    """The number that a release's name begins with; 0 where it has none."""
+    found = re.match(r"[0-9]+", release)
+    return int(found[0]) if found else 0
 
 
 class Container(Value):

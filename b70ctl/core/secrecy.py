@@ -6,13 +6,18 @@ import re
 from collections.abc import Iterable
 
 HIDDEN = "…"
-SECRETIVE = r"(?:(?<![a-z])token(?![a-z])|(?:api|access)[-_.]?key|secret|passw|(?<![a-z])pass(?![a-z])|credential)"
+SECRETIVE = (
+    r"(?:(?<![a-z])token(?![a-z])|(?:api|access)[-_.]?key|[-_.]key(?![a-z])"
+    r"|secret|passw|(?<![a-z])pass(?![a-z])|credential)"
+)
 NAME = re.compile(SECRETIVE, re.IGNORECASE)
 # a flag or a variable with such a name, and what follows it after `=` or a blank, quoted or not
 GIVEN = re.compile(
-    rf"""(?P<name>(?:--?|\b)[\w.-]*{SECRETIVE}[\w.-]*)(?P<sep>=|\s+)(?P<value>"[^"]*"|'[^']*'|[^\s"']+)""",
+    rf"""(?P<name>(?:--?|\b)[\w.-]*{SECRETIVE}[\w.-]*)(?P<sep>=|\s+)(?P<value>(?:"[^"]*"|'[^']*'|\S)+)""",
     re.IGNORECASE,
 )
+# a word that begins with such a name: all that follows is the value, whatever it is made of
+WHOLE = re.compile(rf"""(?P<name>[^\s"']*?{SECRETIVE}[\w.-]*)=.*""", re.IGNORECASE | re.DOTALL)
 
 
 def masked(words: Iterable[str]) -> tuple[str, ...]:
@@ -20,6 +25,14 @@ def masked(words: Iterable[str]) -> tuple[str, ...]:
     found: list[str] = []
     hide = False
     for word in words:
-        found.append(HIDDEN if hide and not word.startswith("-") else GIVEN.sub(rf"\g<name>\g<sep>{HIDDEN}", word))
-        hide = word.startswith("-") and "=" not in word and NAME.search(word) is not None
+        if word.startswith("-"):
+            # a flag may take several values, as vLLM's --api-key does
+            hide = "=" not in word and NAME.search(word) is not None
+        found.append(HIDDEN if hide and not word.startswith("-") else _masked(word))
     return tuple(found)
+
+
+def _masked(word: str) -> str:
+    if whole := WHOLE.fullmatch(word):
+        return f"{whole['name']}={HIDDEN}"
+    return GIVEN.sub(rf"\g<name>\g<sep>{HIDDEN}", word)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from b70ctl.core.profile import AbsolutePath, EnvName, Strict, Text
+from b70ctl.core.rotation import Drain, Router
 
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 SiteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9_-]{0,29}[a-z0-9])?$")]
@@ -54,6 +55,12 @@ class Site(Strict):
     """Variables for the engine whose values nobody may see; `VLLM_API_KEY` turns authentication on."""
     companions: list[Text] = Field(default_factory=list)
     """Compose files of your own that run beside the engine; it answers to `engine:8000` on their network."""
+    router: Router | None = None
+    """How `drain` takes this engine out of a router's rotation, and `restore` back in."""
+    feeders: list[str] = Field(default_factory=list)
+    """Addresses of clients that must have no connection for the box to be quiet, e.g. 192.168.1.62."""
+    drain: Drain = Field(default_factory=Drain)
+    """How the site is drained, and when it counts as quiet."""
     defaults: dict[str, Any] = Field(default_factory=dict)
     """Part of a profile that every profile of this site starts from."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 5
@@ -71,6 +78,18 @@ class Site(Strict):
     def _an_address(cls, bind: str) -> str:
         ipaddress.ip_address(bind)
         return bind
+
+    @field_validator("feeders")
+    @classmethod
+    def _addresses(cls, feeders: list[str]) -> list[str]:
+        # as the kernel writes them, so that they are found in its tables
+        return [str(ipaddress.ip_address(feeder)) for feeder in feeders]
+
+    @model_validator(mode="after")
+    def _halts_what_there_is(self) -> Site:
+        if self.drain.companions and not self.companions:
+            raise ValueError("`drain.companions` names services, and the site has no `companions`")
+        return self
 
     @model_validator(mode="after")
     def _not_open_to_all(self) -> Site:

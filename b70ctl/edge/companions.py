@@ -19,12 +19,17 @@ def companion_files(site: Site, root: Path) -> list[Path]:
     return paths
 
 
+def companions_project(site: Site) -> str:
+    """The Compose project that the site's companions are."""
+    return f"{site.name}-companions"
+
+
 def companions_file(site: Site, root: Path, state: Path) -> Path:
     """The site's own Compose project: nothing but includes and the shared network.
 
     `include` keeps each file's relative paths and `.env`; handing the files over with `-f` would move both.
     """
-    lines = [f"name: {quoted(site.name + '-companions')}", "include:"]
+    lines = [f"name: {quoted(companions_project(site))}", "include:"]
     lines += [f"  - path: {quoted(str(path))}" for path in companion_files(site, root)]
     lines += ["networks:", "  default:", f"    name: {quoted(site.network)}", "    external: true", ""]
     file = state / "companions.yaml"

@@ -54,15 +54,31 @@ class Composer:
 
     def up_companions(self, file: Path, project: str) -> None:
         """Start what does not run yet of the site's companions; what runs is left as it is."""
-        words = ("-p", project, "-f", str(file), "up", "--detach", "--no-recreate")
-        ran = run((self.binary, *words), timeout=COMPANION_SECONDS, cwd=file.parent, env=_env(), hold=self.hold)
+        ran = self._companions(file, project, "up", "--detach", "--no-recreate")
         if ran.code != 0:
             raise DaemonError(f"the companions could not be started: {_said(ran)}")
+
+    def stop_companions(self, file: Path, project: str, services: Sequence[str] = ()) -> None:
+        """Stop services of the site's companions, all of them when none is named; their containers stay."""
+        ran = self._companions(file, project, "stop", *services)
+        if ran.code != 0:
+            raise DaemonError(f"the companions could not be stopped: {_said(ran)}")
+
+    def companion_services(self, file: Path, project: str) -> tuple[str, ...]:
+        """The services that the site's companions are made of; Refused when Compose cannot read them."""
+        ran = self._companions(file, project, "config", "--services")
+        if ran.code != 0:
+            raise Refused(f"Compose {self.text} refuses the companions: {_said(ran)}")
+        return tuple(ran.stdout.split())
 
     @property
     def text(self) -> str:
         """The version as people write it."""
         return ".".join(map(str, self.version))
+
+    def _companions(self, file: Path, project: str, *words: str) -> Ran:
+        argv = (self.binary, "-p", project, "-f", str(file), *words)
+        return run(argv, timeout=COMPANION_SECONDS, cwd=file.parent, env=_env(), hold=self.hold)
 
     def _call(self, folder: Path, *words: str, timeout: float = CHECK_SECONDS) -> Ran:
         argv = (self.binary, "-f", str(folder / "compose.yaml"), "--project-directory", str(folder), *words)

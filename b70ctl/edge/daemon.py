@@ -189,7 +189,7 @@ class Daemon:
 
     def untag(self, ref: str) -> None:
         """Take a name away; the image goes only when it has no other and no container uses it."""
-        with contextlib.suppress(DaemonError), _speaking("removing a tag"):
+        with _speaking("removing a tag"), contextlib.suppress(APIError):
             self.client.api.remove_image(ref, force=False, noprune=True)
 
     def run_once(self, image: str, argv: list[str], seconds: int) -> str:

@@ -17,7 +17,7 @@ from b70ctl.edge.world import World
 from b70ctl.errors import B70Error, DaemonAway, Interrupted, MachineError, RolledBack, Unproven
 
 DAEMON_PATIENCE = 90.0
-RECORDED = (Verb.DISCARD, Verb.NAME, Verb.PROBE, Verb.SERVE)
+RECORDED = (Verb.DISCARD, Verb.NAME, Verb.PROBE, Verb.SERVE, Verb.ADMIT, Verb.DRAINED)
 """Steps whose last act is to write down what they did."""
 
 
@@ -37,12 +37,12 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
             world.op = book.op
             interrupts.begin()
         for number, step in enumerate(plan.steps):
-            with interrupts.shielded():
-                book.write(Event.BEFORE, step=number, what=str(step))
-            begun = number + 1
             try:
+                with interrupts.shielded():
+                    book.write(Event.BEFORE, step=number, what=str(step))
+                begun = number + 1
                 _step(step, number, world, book, interrupts)
-            except (B70Error, OSError) as error:
+            except Exception as error:
                 # after the new state is recorded there is nothing to go back to, and the rest is tidying up
                 if not _settled(plan, number):
                     raise
@@ -81,7 +81,8 @@ def _step(step: Step, number: int, world: World, book: Journal, interrupts: Inte
     except BaseException as error:
         world.tell(StepFailed(step, why_of(error)))
         raise
-    with interrupts.shielded():
+    # without this line a recovery does the step again, which changes nothing: no reason to undo what was done
+    with interrupts.shielded(), tolerant(world):
         book.write(Event.AFTER, step=number)
     world.tell(StepDone(step, time.monotonic() - began))
 
@@ -111,7 +112,8 @@ def _fail(
         raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=_look(plan)) from error
     if isinstance(error, B70Error):
         if plan.incumbent and not restored:
-            error.what = f"{error.what}; {plan.incumbent} was not touched"
+            admitted = any(step.verb is Verb.ADMIT for step in steps)
+            error.what = f"{error.what}; {plan.incumbent} {'is back in rotation' if admitted else 'was not touched'}"
         if error.hint is None and plan.wanted in world.store.releases():
             error.hint = _look(plan)
 
@@ -142,29 +144,36 @@ def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
         return False
     with tolerant(world):
         book.write(Event.UNDO, what=f"{len(steps)} steps")
-    _wait_for_daemon(world)
-    for step in steps:
-        world.tell(StepBegun(step, undo=True))
-        began = time.monotonic()
-        try:
-            take(step, world)
-        except (Interrupted, DaemonAway) as error:
-            # what is left can be done later: the journal stays open
-            world.tell(StepFailed(step, error.what, undo=True))
-            raise Unproven(f"the way back stopped at `{step.verb} {step.subject}`: {error.what}",
-                           hint="b70ctl recover") from error  # fmt: skip
-        except Exception as error:
-            world.tell(StepFailed(step, why_of(error), undo=True))
-            if isinstance(error, MachineError) and step.verb in RECORDED:
-                # an engine that is not sensible is another error: here only writing it down has failed
-                world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
-                continue
-            with tolerant(world):
-                book.write(Event.END, result="unproven", what=why_of(error))
-            raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {why_of(error)}",
-                           hint=f"b70ctl logs {step.subject}") from error  # fmt: skip
-        world.tell(StepDone(step, time.monotonic() - began, undo=True))
+    try:
+        _wait_for_daemon(world)
+        for step in steps:
+            _undo(step, world, book)
+    except Interrupted as error:
+        # what is left can be done later: the journal stays open
+        raise Unproven(f"the way back was stopped: {error.what}", hint="b70ctl recover") from error
     return any(step.verb is Verb.SERVE for step in steps)
+
+
+def _undo(step: Step, world: World, book: Journal) -> None:
+    world.tell(StepBegun(step, undo=True))
+    began = time.monotonic()
+    try:
+        take(step, world)
+    except (Interrupted, DaemonAway) as error:
+        world.tell(StepFailed(step, error.what, undo=True))
+        raise Unproven(f"the way back stopped at `{step.verb} {step.subject}`: {error.what}",
+                       hint="b70ctl recover") from error  # fmt: skip
+    except Exception as error:
+        world.tell(StepFailed(step, why_of(error), undo=True))
+        if isinstance(error, MachineError) and step.verb in RECORDED:
+            # an engine that is not sensible is another error: here only writing it down has failed
+            world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
+            return
+        with tolerant(world):
+            book.write(Event.END, result="unproven", what=why_of(error))
+        raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {why_of(error)}",
+                       hint=f"b70ctl logs {step.subject}") from error  # fmt: skip
+    world.tell(StepDone(step, time.monotonic() - began, undo=True))
 
 
 def _wait_for_daemon(world: World) -> None:
@@ -181,6 +190,10 @@ def _wait_for_daemon(world: World) -> None:
                 world.tell(Note("Docker's daemon does not answer; waiting for it before going back"))
                 told = True
             time.sleep(0.5)
+        except Interrupted:
+            raise
+        except Exception:  # noqa: BLE001 - it answers, and what is wrong with the answer is for the steps to tell
+            return
         else:
             return
 

@@ -80,16 +80,19 @@ def _tree(order: Order) -> dict[str, bytes]:
     """A file or a folder of the site, as the release carries it."""
     source = Path(order.source)
     try:
-        if not source.is_dir():
-            return {order.to: source.read_bytes()}
-        paths = [path for path in sorted(source.rglob("*")) if path.is_file() and not LEFT_OUT & {*path.parts}]
-        size = sum(path.stat().st_size for path in paths)
+        paths = _inside(source, order.to) if source.is_dir() else {order.to: source}
+        size = sum(path.stat().st_size for path in paths.values())
         if not paths or size > MOST_CARRIED:
             what = f"holds {size:,} bytes; {MOST_CARRIED:,} at most are copied into a release" if paths else "is empty"
             raise Refused(f"{source} {what}", hint=f"write an absolute path to mount it as it is: {source}")
-        return {f"{order.to}/{path.relative_to(source)}": path.read_bytes() for path in paths}
+        return {name: path.read_bytes() for name, path in paths.items()}
     except OSError as error:
         raise Refused(f"{source} cannot be read: {_why(error)}") from error
+
+
+def _inside(folder: Path, to: str) -> dict[str, Path]:
+    found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {f"{to}/{name}": path for name, path in found.items() if not LEFT_OUT & {*name.parts}}
 
 
 def _content(

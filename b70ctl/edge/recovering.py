@@ -13,7 +13,10 @@ from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
 from b70ctl.edge.world import World
-from b70ctl.errors import B70Error, DaemonAway, MachineError
+from b70ctl.errors import DaemonAway, MachineError
+
+RECORDS = (Verb.SERVE, Verb.IDLE)
+"""The steps that write down the new state."""
 
 
 def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]]:
@@ -47,7 +50,7 @@ def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]
 def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:
     """The steps that are left; only what comes after the new state was recorded may fail."""
     late: list[str] = []
-    recorded = all(step.verb is not Verb.SERVE for step in steps)
+    recorded = all(step.verb not in RECORDS for step in steps)
     for step in steps:
         world.tell(StepBegun(step))
         began = time.monotonic()
@@ -55,13 +58,13 @@ def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple
             take(step, world)
         except DaemonAway:
             raise
-        except (B70Error, OSError) as error:
+        except Exception as error:
             world.tell(StepFailed(step, why_of(error)))
             if not recorded:
                 raise
             late.append(f"{step.verb} {step.subject}: {why_of(error)}")
         else:
             world.tell(StepDone(step, time.monotonic() - began))
-        recorded = recorded or step.verb is Verb.SERVE
+        recorded = recorded or step.verb in RECORDS
     book.write(Event.END, result="finished", what="; ".join(late), **learnt(op.plan, world))
     return f"finished: {op.plan.wanted or op.plan.command}", late

@@ -93,5 +93,8 @@ class Interrupts:
             return
         # a library may swallow it: then it is raised again at the end of the step
         self._pending = True
-        self._raised = Interrupted(f"interrupted by {signal.Signals(number).name}")
+        self._raised = Interrupted(
+            f"interrupted by {signal.Signals(number).name}" + (" on the way back" if self.undoing else ""),
+            hint="b70ctl recover" if self.undoing else None,
+        )
         raise self._raised

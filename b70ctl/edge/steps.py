@@ -11,14 +11,14 @@ from b70ctl.core.history import newest_proven
 from b70ctl.core.plan import Step, Verb
 from b70ctl.core.progress import Note
 from b70ctl.core.release import Release, Verdict
-from b70ctl.edge import filling
+from b70ctl.edge import draining, filling
 from b70ctl.edge.boot import follow
-from b70ctl.edge.companions import companions_file
+from b70ctl.edge.companions import companions_file, companions_project
 from b70ctl.edge.files import now
 from b70ctl.edge.proving import prove
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG
 from b70ctl.edge.world import World, image_tag
-from b70ctl.errors import DaemonError, EngineError, Refused
+from b70ctl.errors import DaemonAway, DaemonError, EngineError, Refused
 
 LOG_LINES = 5000
 """Lines of an engine's log that stay with its release."""
@@ -132,14 +132,16 @@ def _serve(step: Step, world: World) -> None:
     if container is None:
         raise EngineError("the engine's container is gone")
     world.daemon.set_policy(container.id, release.policy or "unless-stopped")
-    world.update_state(serving=release.id, stopped=False)
+    # without a router in site.yaml nobody is left to be asked to take the engine back in
+    withdrawn = world.store.state().withdrawn if world.site.router else None
+    world.update_state(serving=release.id, stopped=False, drained=None, withdrawn=withdrawn)
 
 
 def _companions(_: Step, world: World) -> None:
     if world.site.companions:
         file = companions_file(world.site, world.root, world.store.folder)
         world.daemon.ensure_network(world.site.network, world.site.name)
-        world.compose().up_companions(file, f"{world.site.name}-companions")
+        world.compose().up_companions(file, companions_project(world.site))
 
 
 def _remove(step: Step, world: World) -> None:
@@ -198,8 +200,12 @@ def _forget(step: Step, world: World) -> None:
     if release.kind == "engine" and all(
         other.deployment.cache_volume != volume for other in kept.values() if other.id != release.id
     ):
-        with contextlib.suppress(DaemonError):  # a container of somebody's may use it; a cache is no reason to stop
+        try:
             world.daemon.remove_volume(volume)
+        except DaemonAway:
+            raise
+        except DaemonError:
+            pass  # a container of somebody's uses it; a cache is no reason to stop
     state = world.store.state()
     world.update_state(snapshots={name: of for name, of in state.snapshots.items() if of != step.subject})
     world.store.forget(step.subject)
@@ -219,4 +225,9 @@ STEPS: dict[Verb, Callable[[Step, World], None]] = {
     Verb.DISCARD: _discard,
     Verb.IDLE: _idle,
     Verb.FORGET: _forget,
+    Verb.WITHDRAW: draining.withdraw,
+    Verb.SETTLE: draining.settle,
+    Verb.HALT: draining.halt,
+    Verb.DRAINED: draining.drained,
+    Verb.ADMIT: draining.admit,
 }

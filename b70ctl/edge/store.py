@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from b70ctl.core import journal
 from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
-from b70ctl.core.release import Release, State, Verdict
+from b70ctl.core.release import Release, State, Verdict, number_of
 from b70ctl.edge.files import append, now, read_text, replace, sync, sync_tree
 from b70ctl.errors import B70Error, MachineError, Refused
 
@@ -61,8 +61,11 @@ class Store:
         return State(serving=served[-1] if served else None)
 
     def next_number(self) -> int:
-        """A number that no release has or had."""
-        return max([self.state().next, *(release.number + 1 for release in self.releases().values())])
+        """A number that no release has or had, also where the state file was lost or a release cannot be read."""
+        names = [step.subject for op in self.ops() for step in op.plan.steps]
+        with contextlib.suppress(FileNotFoundError):
+            names += [path.name.removeprefix(PARTIAL) for path in (self.folder / "releases").iterdir()]
+        return max([self.state().next, *(number_of(name) + 1 for name in names)])
 
     def save_state(self, state: State) -> None:
         """Replace the state file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ class World:
     daemon: Daemon
     compose: Callable[[], Composer]
     tell: Callable[[Event], None]
+    holds: Callable[[], Sequence[int]] = tuple
+    """The descriptors of the locks that this command holds, for the processes that it starts."""
     prepared: filling.Prepared | None = None
     adopted: Release | None = None
     op: int = 0

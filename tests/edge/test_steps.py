@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from functools import partial
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 
 from b70ctl.core.plan import Step, Verb, plan_prune
 from b70ctl.core.release import State
+from b70ctl.edge.composer import Composer
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.filling import Prepared
 from b70ctl.edge.steps import take
 from b70ctl.errors import B70Error, DaemonAway, DaemonError, EngineError, MachineError, Refused
 from tests.making import a_release
-from tests.stub_daemon import absence, refusal
+from tests.stub_daemon import StubDaemon, absence, refusal
 from tests.stub_site import NEW, OLD, a_stub_site, counting_disk, without_engines
 
 GONE = a_release(3, "gone", OLD.deployment.model_copy(update={"cache_volume": "its-own-cache"}))
@@ -286,3 +288,11 @@ def test_a_name_that_is_in_use_stays_and_one_that_an_absent_daemon_keeps_is_told
     Daemon(client(APIError("conflict"))).untag(TAG)
     with pytest.raises(DaemonAway):
         Daemon(client(requests.exceptions.ConnectionError("Connection refused"))).untag(TAG)
+
+
+def test_the_stub_is_called_as_the_daemon_and_compose_are():
+    own = {"on", "heal", "count", "named", "call", "add", "running_releases"}
+    called = {name for name, _ in inspect.getmembers(StubDaemon, inspect.isfunction) if not name.startswith("_")} - own
+    for name in called:
+        real = getattr(Daemon, name, None) or getattr(Composer, name)
+        assert list(inspect.signature(getattr(StubDaemon, name)).parameters) == list(inspect.signature(real).parameters)

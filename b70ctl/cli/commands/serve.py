@@ -45,7 +45,7 @@ def rollback(
     """Go back to the release before, or to a NAME.
 
     NAME is a snapshot, else a profile, else part of a name in history; of several releases of one profile it is the
-    newest proven one that does not serve now.
+    newest proven one that does not serve now. It ends a drain; `restore` is the way back to what served before one.
 
     Example: b70ctl rollback tq
     """

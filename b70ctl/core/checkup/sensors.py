@@ -82,7 +82,11 @@ def throttle(case: Case) -> Iterator[Answer]:
 
 def vram(facts: HostFacts, address: str) -> tuple[int, int] | None:
     """Bytes of a card's memory, visible and in use; None where debugfs is closed or silent."""
-    text = first(facts, [f"{folder}/tile0/vram_mm" for folder in debug_folders(facts, address)]) or ""
+    return read_memory(first(facts, [f"{folder}/tile0/vram_mm" for folder in debug_folders(facts, address)]) or "")
+
+
+def read_memory(text: str) -> tuple[int, int] | None:
+    """Bytes visible and in use, as the xe driver's `vram_mm` says them; None when it does not."""
     size, usage = SIZE.search(text), USAGE.search(text)
     return (int(size[1]), int(usage[1])) if size and usage else None
 
