@@ -171,6 +171,9 @@ def _discard(step: Step, world: World) -> None:
             world.daemon.remove(container.id)
     if log is not None:
         world.store.keep_log(step.subject, FAILED_LOG, log)
+    before = world.store.verdict(step.subject)
+    if why.startswith("interrupted") and before is not None and before.state == "proven" and before.op != world.op:
+        return  # it was proven before, and nothing was found against it now
     state = "interrupted" if why.startswith("interrupted") else "failed"
     boot = world.boots.get(step.subject)
     world.store.save_verdict(
