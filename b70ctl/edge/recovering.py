@@ -15,7 +15,7 @@ from b70ctl.edge.store import Journal
 from b70ctl.edge.world import World
 from b70ctl.errors import DaemonAway, MachineError
 
-RECORDS = (Verb.SERVE, Verb.IDLE)
+RECORDS = (Verb.SERVE, Verb.IDLE, Verb.DRAINED)
 """The steps that write down the new state."""
 
 
@@ -48,9 +48,8 @@ def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]
 
 
 def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:
-    """The steps that are left; only what comes after the new state was recorded may fail."""
+    """The steps that are left; the new state must be written down, and everything else is tidying up."""
     late: list[str] = []
-    recorded = all(step.verb not in RECORDS for step in steps)
     for step in steps:
         world.tell(StepBegun(step))
         began = time.monotonic()
@@ -60,11 +59,10 @@ def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple
             raise
         except Exception as error:
             world.tell(StepFailed(step, why_of(error)))
-            if not recorded:
+            if step.verb in RECORDS:
                 raise
             late.append(f"{step.verb} {step.subject}: {why_of(error)}")
         else:
             world.tell(StepDone(step, time.monotonic() - began))
-        recorded = recorded or step.verb in RECORDS
     book.write(Event.END, result="finished", what="; ".join(late), **learnt(op.plan, world))
     return f"finished: {op.plan.wanted or op.plan.command}", late
