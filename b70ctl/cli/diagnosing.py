@@ -118,11 +118,13 @@ def _meant(store: Store, *, known: bool) -> str:
     if not known:
         raise UsageError("there is no site here, so a log has to be named", hint="b70ctl diagnose FILE")
     verdicts = {name: verdict for name in store.releases() if (verdict := store.verdict(name)) is not None}
-    latest = max(verdicts, key=lambda name: verdicts[name].op, default=None)
+    latest = max((verdict.op for verdict in verdicts.values()), default=None)
     serving = store.state().serving
     failed = [name for name, verdict in verdicts.items() if verdict.state == "failed"]
-    if latest in failed or (serving is None and failed):
-        return max(failed, key=lambda name: verdicts[name].op)
+    # a switch that failed proves the old release again in the same command: the failure is what is asked about
+    newest = max(failed, key=lambda name: verdicts[name].op, default=None)
+    if newest is not None and (serving is None or verdicts[newest].op == latest):
+        return newest
     if serving is None:
         raise Refused("nothing has served or failed at this site yet", hint="b70ctl switch PROFILE")
     return serving

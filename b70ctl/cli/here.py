@@ -26,7 +26,7 @@ from b70ctl.edge.lock import holder, leased, locked
 from b70ctl.edge.preparing import Workshop
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.store import Store
-from b70ctl.errors import B70Error, UsageError
+from b70ctl.errors import B70Error, Interrupted, UsageError
 
 
 class Here:
@@ -162,8 +162,9 @@ class Change:
 
         try:
             late = execute(plan, self.world, self.interrupts, self.command)
-        except B70Error:
-            self._diagnose(plan.wanted)
+        except B70Error as error:
+            if not isinstance(error, Interrupted):
+                self._diagnose(plan.wanted)
             raise
         for failure in late:
             self.here.console.warn(failure)

@@ -25,7 +25,9 @@ def errors_of(here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
 
 def _judged(here: Here, written: Written, facts: ImageFacts, draft_limit: int | None) -> tuple[Finding, ...]:
     known = None if facts.source == "assumed" else facts
-    return lint(written.profile, facts=known, flags=FlagTable(here.catalog.flags()), draft_limit=draft_limit)
+    found = lint(written.profile, facts=known, flags=FlagTable(here.catalog.flags()), draft_limit=draft_limit)
+    pinned = written.profile.image.ref in here.workshop(docker=False).lock.images
+    return tuple(each for each in found if not (pinned and each.rule == "moving-image"))
 
 
 def refusals(here: Here, wanted: Wanted) -> list[B70Error]:

@@ -35,7 +35,7 @@ def _status(here: Here) -> dict[str, Any]:
     found: dict[str, Any] = {
         "site": str(here.site_root),
         "serving": state.serving,
-        "stopped": (state.stopped and not state.drained) or None,
+        "stopped": "as its owner asked; `b70ctl start` starts it" if state.stopped and not state.drained else None,
         "drained": _drained(state),
         "rotation": f"out since {state.withdrawn}" if state.withdrawn else None,
         "busy": busy,
@@ -76,7 +76,8 @@ def _live(here: Here, release: Release | None) -> dict[str, Any]:
     except (MachineError, DaemonError) as error:
         return {"container": f"not known: {error.what}"}
     foreign = [item.name for item in observed.containers if item.foreign]
-    found: dict[str, Any] = {"foreign": [f"{name} has our labels, and b70ctl did not make it" for name in foreign]}
+    said = "has this site's name, and was not made from this directory"
+    found: dict[str, Any] = {"foreign": [f"{name} {said}" for name in foreign]}
     container = observed.of(release.id) if release else None
     if release is None or container is None:
         return found | {"container": "none"}
@@ -120,7 +121,7 @@ def logs(here: Here, release: str | None, *, previous: bool, follow: bool, tail:
     name = release or (before(store.state(), store.served(), kept) if previous else store.state().serving)
     if here.site_root is not None and name is None:
         raise Refused("nothing has served at this site yet", hint="b70ctl switch PROFILE")
-    name = _whole(str(name), kept)
+    name = _whole(store.state().snapshots.get(str(name), str(name)), kept)
     container = here.observe().of(name)
     if container is not None and follow:
         for piece in here.daemon.follow(container.id, tail=tail):

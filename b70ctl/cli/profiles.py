@@ -18,8 +18,8 @@ extends: {parent}
 summary: {name}, my variant of {parent}
 {status}
 # change what is different, remove what is not; `+patches:` appends to a list, `key: null` removes an inherited key
-engine:
-  max_model_len: 65536
+# engine:
+#   max_model_len: 65536
 """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from b70ctl.cli.here import Change, Here, is_root
 from b70ctl.cli.linting import refusals
 from b70ctl.core.compose import project
+from b70ctl.core.patch import unknown_bases
 from b70ctl.core.preflight import faults, refusal
 from b70ctl.core.release import Observed, Release
 from b70ctl.core.standing import leaving
@@ -25,7 +26,12 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
     companion_files(here.catalog.site, here.site_root)
     host = here.workshop(docker=True).host
     seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent), root=is_root())
-    return [*faults(wanted.deployment, wanted.written.profile, seen), *refusals(here, wanted)]
+    unmet = [
+        error
+        for name, patch in wanted.patches.items()
+        for error in unknown_bases(name, patch, wanted.facts, here.workshop(docker=True).lock.accepted())
+    ]
+    return [*faults(wanted.deployment, wanted.written.profile, seen), *unmet, *refusals(here, wanted)]
 
 
 def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:

@@ -195,9 +195,10 @@ def _flags(argv: tuple[str, ...]) -> dict[str, str]:
     for word in argv:
         if word.startswith("--"):
             name, _, value = word.partition("=")
-            flags[name] = value
+            flags[name] = value or "set"
         else:
-            flags[name] = f"{flags.get(name, '')} {word}".strip()
+            before = flags.get(name, "").removeprefix("set")
+            flags[name] = f"{before} {word}".strip()
     return flags
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from packaging.specifiers import SpecifierSet
@@ -92,6 +93,20 @@ def refuse_unless_meant_for(name: str, patch: Patch, facts: ImageFacts) -> None:
             f"patch `{name}` is for vLLM {patch.versions}, the image has {facts.vllm}",
             hint=f"remove `{name}` from the profile's patches, or use an image in that range",
         )
+
+
+def unknown_bases(
+    name: str, patch: Patch, facts: ImageFacts, accepted: Mapping[str, frozenset[str]]
+) -> list[Refused]:  # fmt: skip
+    """What can be told from hashes alone, before a file is read: bases that the patch was not made for."""
+    known = {*patch.bases, *accepted.get(name, ())}
+    found = {edit.file: facts.files[edit.file] for edit in patch.edits if edit.file in facts.files}
+    return [_unknown_base(name, file, digest) for file, digest in found.items() if digest not in known]
+
+
+def _unknown_base(name: str, file: str, digest: str) -> Refused:
+    return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…)",
+                   hint=f"b70ctl patches accept {name}:{digest}, if its anchor is there")  # fmt: skip
 
 
 def patched(name: str, patch: Patch, file: str, base: str, accepted: frozenset[str] = frozenset()) -> str:

@@ -12,7 +12,7 @@ from b70ctl.errors import B70Error, MachineError, Refused
 
 @dataclass(frozen=True, slots=True)
 class CardHolder:
-    """Somebody who has a card that we need."""
+    """Somebody who has a card that we need; `container` only where it is one that may be adopted."""
 
     card: str
     who: str

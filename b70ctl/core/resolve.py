@@ -16,7 +16,7 @@ from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile, Status
 from b70ctl.core.site import Site
-from b70ctl.errors import MachineError, Refused
+from b70ctl.errors import MachineError, Refused, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,8 @@ class Request:
 def refuse_status(request: Request) -> None:
     """Raise for a rejected profile that was not asked for by its status."""
     profile = request.profile
+    if request.allow_status not in (None, *Status):
+        raise UsageError(f"`--allow-status {request.allow_status}`: there are {', '.join(Status)}")
     if profile.status is Status.REJECTED and request.allow_status != profile.status:
         raise Refused(
             f"profile `{request.name}` is rejected: {profile.status_reason}",
@@ -139,7 +141,7 @@ def _groups(site: Site, host: Host) -> tuple[int, ...]:
     if not host.gids:
         raise MachineError(
             f"no render node below {site.dri}, so the group that may open it is not known",
-            hint="where there is no card, as in CI, write its group into site.yaml: gids: [992]",
+            hint="b70ctl doctor; or, where no card is meant to be, as in CI, in site.yaml: gids: [992]",
         )
     return host.gids
 

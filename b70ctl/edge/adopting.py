@@ -23,8 +23,10 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
     about = daemon.inspect(name)
     if about is None:
         raise Refused(f"there is no container `{name}` to adopt", hint="docker ps")
-    if (about["Config"].get("Labels") or {}).get(f"{LABEL}.site") == site.name:
-        raise Refused(f"container `{name}` carries this site's labels; it is not one to adopt", hint="b70ctl status")
+    owner = (about["Config"].get("Labels") or {}).get(f"{LABEL}.site")
+    if owner is not None:
+        raise Refused(f"container `{name}` is the engine of site `{owner}`, not one that was made by hand",
+                      hint="b70ctl --site DIR stop, with that site's directory")  # fmt: skip
     if about["State"]["Status"] != "running":
         raise Refused(f"container `{name}` is {about['State']['Status']}, so there is nothing to adopt",
                       hint=f"docker rm {name}, or docker start {name}")  # fmt: skip

@@ -48,7 +48,7 @@ def _port(
     address = deployment.address
     for about in ports.publishers(running, address.port):
         name = about["Name"].lstrip("/")
-        return f"container {name}", name
+        return f"container {name}{_site(about)}", _adoptable(about)
     return (ports.listener(address.bind, address.port) if check_socket else None), None
 
 
@@ -70,15 +70,17 @@ def _holders(
     deployment: Deployment, host: Host, running: list[dict[str, Any]], leaving: Collection[str], *, root: bool
 ) -> list[CardHolder]:  # fmt: skip
     found = []
+    told: set[str] = set()
     names = {about["Id"]: about["Name"].lstrip("/") for about in running}
     for card in (card for card in host.cards if card.address in deployment.cards):
         for about in running:
             if _claims(about, card, root=root):
                 name = names[about["Id"]]
-                found.append(CardHolder(card.address, f"container {name}{_site(about)}", name))
+                told.add(about["Id"])
+                found.append(CardHolder(card.address, f"container {name}{_site(about)}", _adoptable(about)))
         for pid, process in hardware.holders(Path(card.node)):
             container = hardware.container_of(pid)
-            if container in leaving or any(holder.container == names.get(str(container)) for holder in found):
+            if container in leaving or str(container) in told:
                 continue
             name = names.get(str(container))
             who = f"process {pid} ({process})" + (f" in container {name}" if name else "")
@@ -95,6 +97,11 @@ def _claims(about: Mapping[str, Any], card: Card, *, root: bool) -> bool:
     devices = [item["PathOnHost"].rstrip("/") for item in about["HostConfig"].get("Devices") or []]
     node = Path(card.node)
     return bool(about["HostConfig"].get("Privileged")) or any(path in (str(node), str(node.parent)) for path in devices)
+
+
+def _adoptable(about: Mapping[str, Any]) -> str | None:
+    """The name of a container that was made by hand; another site's engine is that site's to stop."""
+    return None if _site(about) else str(about["Name"]).lstrip("/")
 
 
 def _site(about: Mapping[str, Any]) -> str:

@@ -102,7 +102,7 @@ def _probe(step: Step, world: World) -> None:
     proof = prove(release, world.endpoint(release), _agreement(release, world), world.tell)
     world.findings[release.id] = proof.as_dicts()
     if not proof.holds:
-        raise EngineError(f"the engine answers, and not sensibly: {proof.why}")
+        raise EngineError(f"the engine was not proven: {proof.why}")
     boot = world.boots.get(release.id)
     begun = world.begun.get(release.id)
     learnt = boot.to_dict() if boot and boot.kv_tokens else before.boot if before else {}

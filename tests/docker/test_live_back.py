@@ -180,7 +180,7 @@ def test_history_tells_what_ran_when_and_why_it_changed(site: LiveSite) -> None:
     assert [op["result"] for op in ops] == ["done", "done", "rolled-back", "done"]
     assert "--set engine.max_model_len=2048" in ops[1]["by"]
     assert {"what": "command --max-model-len", "before": "4096", "after": "2048"} in ops[1]["changes"]
-    assert "not sensibly" in ops[2]["note"]
+    assert "not proven" in ops[2]["note"]
     assert ops[0]["verdict"] or ops[3]["verdict"]
     text = site.run("history").exits(0).out
     assert len(text.splitlines()) == 5

@@ -12,7 +12,7 @@ from livesite import QUICK, LiveSite, listening, until
 from b70ctl.edge.composer import find_composer
 
 FAULTS: dict[str, tuple[dict[str, object], str]] = {
-    "garbage": ({}, "answers, and not sensibly"),
+    "garbage": ({}, "was not proven"),
     "garbage-spec": ({}, "counting"),
     "wrong-model-name": ({}, "some-other-model"),
     "exit-at-start": ({}, "ended with exit 1"),
@@ -67,7 +67,7 @@ def test_a_failing_engine_brings_the_old_one_back_proven(serving: LiveSite, faul
 def test_a_first_switch_that_fails_leaves_nothing(site: LiveSite) -> None:
     site.profile("bad", env={"STANDIN_FAULT": "garbage"})
     ran = site.switch("bad", code=1)
-    assert "not sensibly" in ran.err
+    assert "not proven" in ran.err
     site.assert_nothing_serves()
     assert (site.folder(site.release("bad")) / "failed.log").exists()
     site.quick("a")

@@ -91,10 +91,11 @@ def test_a_container_that_is_not_there_is_refused(port):
         adopted_release(StubDaemon(), "by-hand", a_site(port=port), 1, "b70ctl switch", {})
 
 
-def test_a_container_of_this_site_is_refused(port):
+@pytest.mark.parametrize("site", [a_site().name, "another"])
+def test_an_engine_of_any_site_is_not_one_to_adopt(port, site):
     about = by_hand(port)
-    about["Config"]["Labels"] = {f"{LABEL}.site": a_site().name}
-    with pytest.raises(Refused, match="not one to adopt"):
+    about["Config"]["Labels"] = {f"{LABEL}.site": site}
+    with pytest.raises(Refused, match=f"the engine of site `{site}`"):
         adopt(about, port)
 
 

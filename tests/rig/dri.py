@@ -26,13 +26,15 @@ class FakeCard:
     primary: Path
 
 
-def make_dri(directory: Path, cards: int = 1, gid: int = 992, video_gid: int = 44) -> list[FakeCard]:
+def make_dri(
+    directory: Path, cards: int = 1, gid: int = 992, video_gid: int = 44, domain: str = "0000"
+) -> list[FakeCard]:
     """Render and primary nodes for `cards` cards, with by-path links; needs root, repeats harmlessly."""
     if os.geteuid() != 0:
         raise MachineError("device nodes can only be made by root", hint="sudo make test")
     links = directory / "by-path"
     links.mkdir(parents=True, exist_ok=True)
-    made = [_card(directory, number) for number in range(cards)]
+    made = [_card(directory, number, domain) for number in range(cards)]
     for card in made:
         _node(card.render, gid)
         _node(card.primary, video_gid)
@@ -41,8 +43,8 @@ def make_dri(directory: Path, cards: int = 1, gid: int = 992, video_gid: int = 4
     return made
 
 
-def _card(directory: Path, number: int) -> FakeCard:
-    pci = f"0000:{3 + 4 * number:02x}:00.0"
+def _card(directory: Path, number: int, domain: str) -> FakeCard:
+    pci = f"{domain}:{3 + 4 * number:02x}:00.0"
     return FakeCard(pci, directory / f"renderD{FIRST_RENDER + number}", directory / f"card{number}")
 
 

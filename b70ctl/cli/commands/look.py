@@ -14,6 +14,7 @@ def plan(
     profile: options.Profile,
     set_: options.Set = None,
     port: options.Port = None,
+    adopt: options.Adopt = None,
     allow_status: options.AllowStatus = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 4 when something would change.")] = False,
     json: options.Json = False,
@@ -25,7 +26,7 @@ def plan(
     from b70ctl.cli import switching
     from b70ctl.cli.here import Here
 
-    wish = switching.Wish(profile, tuple(set_ or ()), port, allow_status)
+    wish = switching.Wish(profile, tuple(set_ or ()), port, allow_status, adopt)
     switching.plan(Here(ctx, json=json), wish, exit_code=exit_code)
 
 
