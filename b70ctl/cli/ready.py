@@ -26,12 +26,14 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
     companion_files(here.catalog.site, here.site_root)
     host = here.workshop(docker=True).host
     seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent), root=is_root())
-    unmet = [
-        error
-        for name, patch in wanted.patches.items()
-        for error in unknown_bases(name, patch, wanted.facts, here.workshop(docker=True).lock.accepted())
-    ]
-    return [*faults(wanted.deployment, wanted.written.profile, seen), *unmet, *refusals(here, wanted)]
+    return [*faults(wanted.deployment, wanted.written.profile, seen), *refusals(here, wanted)]
+
+
+def foreseen(here: Here, wanted: Wanted) -> list[B70Error]:
+    """What can be told of patches without reading the image's files, which only a switch does."""
+    accepted = here.workshop(docker=True).lock.accepted()
+    patches = wanted.patches.items()
+    return [error for name, patch in patches for error in unknown_bases(name, patch, wanted.facts, accepted)]
 
 
 def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:

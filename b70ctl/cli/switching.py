@@ -8,7 +8,7 @@ import typer
 
 from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_become, can_return, obstacles
+from b70ctl.cli.ready import can_become, can_return, foreseen, obstacles
 from b70ctl.core import standing
 from b70ctl.core.deployment import changes
 from b70ctl.core.history import before, meant
@@ -204,4 +204,4 @@ def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
         return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id), []
     name = release_id(number + (1 if adopted else 0), wish.profile, wanted.deployment.digest)
     found = _switch_plan(here, name, wanted, incumbent, observed, adopt=adopted is not None)
-    return found, obstacles(here, wanted, incumbent, observed)
+    return found, [*obstacles(here, wanted, incumbent, observed), *foreseen(here, wanted)]

@@ -105,6 +105,8 @@ def unknown_bases(
 
 
 def _unknown_base(name: str, file: str, digest: str) -> Refused:
+    if digest == "absent":
+        return Refused(f"patch `{name}` changes {file}, which the image does not have")
     return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…)",
                    hint=f"b70ctl patches accept {name}:{digest}, if its anchor is there")  # fmt: skip
 

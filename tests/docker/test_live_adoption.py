@@ -115,7 +115,7 @@ def test_foreign_containers_with_our_labels_are_named_and_never_touched(site: Li
     before = [look(each) for each in others]
     status = site.run("status").exits(0).out
     for name in ("copy", "bare", "old-release"):
-        assert f"{site.name}-{name} has our labels" in status
+        assert f"{site.name}-{name} has this site's name" in status
     site.switch("b")
     site.switch("bad", code=5)
     site.run("restart", "--yes").exits(0)
