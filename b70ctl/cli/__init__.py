@@ -89,7 +89,7 @@ class Lazy(TyperGroup):
         except Exception as error:
             if os.environ.get("B70CTL_DEBUG"):
                 raise
-            again = f"B70CTL_DEBUG=1 b70ctl {' '.join(sys.argv[1:])}, and report what it prints"
+            again = "run it again with B70CTL_DEBUG=1, and report what it prints"
             _say(B70Error(f"unexpected {type(error).__name__}: {error}; this is a fault of b70ctl", hint=again))
             raise typer.Exit(int(Exit.FAILED)) from None
 

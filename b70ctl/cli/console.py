@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from b70ctl.core.plan import Plan
 from b70ctl.core.progress import Booting, Event, Note, Probed, StepBegun, StepDone, StepFailed
-from b70ctl.errors import B70Error, UsageError
+from b70ctl.errors import B70Error, MachineError, UsageError
 
 MARKS = {True: "ok", False: "FAILED", None: "not asked"}
 HEARTBEAT = 15.0
@@ -48,7 +48,7 @@ class Console:
         """A table: columns as wide as their longest value; the last one, or column `wrap`, is cut to the terminal."""
         widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
         cut = len(head) - 1 if wrap is None else wrap
-        if sys.stdout.isatty():
+        if _is_terminal(sys.stdout):
             others = sum(width + 2 for column, width in enumerate(widths) if column != cut)
             widths[cut] = max(10, min(widths[cut], _columns() - others))
         for number, row in enumerate([head, *rows]):
@@ -182,24 +182,31 @@ def console() -> Console:
 
 def can_ask() -> bool:
     """Whether somebody sits at both ends."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
 def _can_rewrite() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
 
-def _write(stream: TextIO, text: str, end: str = "\n") -> None:
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:
+    if stream is None or stream.closed:
+        return  # whoever started us closed it
     try:
-        print(
-            text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8"), end=end, file=stream
-        )
+        encoding = stream.encoding or "utf-8"
+        print(text.encode(encoding, "replace").decode(encoding), end=end, file=stream)
         stream.flush()
     except OSError as error:
-        # talk that nobody hears does not matter, what is being done does; data that nobody reads need not go on
-        if stream is sys.stdout and isinstance(error, BrokenPipeError) and not _busy:
-            raise
         _mute(stream)
+        # talk that nobody hears does not matter, what is being done does; data that is lost is no success
+        if stream is sys.stdout and not _busy:
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise MachineError(f"stdout cannot be written: {error.strerror}", hint="df -h") from error
 
 
 def _mute(stream: TextIO) -> None:
@@ -210,8 +217,8 @@ def _mute(stream: TextIO) -> None:
         os.close(nowhere)
 
 
-def _bold(text: str, stream: TextIO) -> str:
-    styled = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _bold(text: str, stream: TextIO | None) -> str:
+    styled = _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return f"\x1b[1m{text}\x1b[0m" if styled else text
 
 

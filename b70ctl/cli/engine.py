@@ -39,7 +39,7 @@ def _serving(here: Here) -> str:
     state = here.store.state()
     if here.site_root is not None and state.serving is None:
         raise Refused("nothing has served at this site yet", hint="b70ctl switch PROFILE")
-    return str(state.serving)
+    return here.store.release(str(state.serving)).id
 
 
 def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool) -> None:
@@ -50,7 +50,9 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
     with here.changing() as change:
         observed = change.world.observe()
         release = _serving(here)
-        plan = planner(release)
+        # what its owner had stopped is stopped again when it cannot be proven
+        stopped = here.store.state().stopped
+        plan = plan_start(release) if stopped and planner is plan_restart else planner(release)
         if plan.command != "stop" and here.store.state().drained:
             raise Refused(f"the site is drained, so {release} is not {plan.command}ed",
                           hint="b70ctl restore, which also takes it back into rotation")  # fmt: skip

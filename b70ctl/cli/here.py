@@ -28,6 +28,9 @@ from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.store import Store
 from b70ctl.errors import B70Error, Interrupted, UsageError
 
+PROBE_AGE = 300
+"""Seconds after which nobody waits for a short container any more."""
+
 
 class Here:
     """One site, as one command sees it; nothing is read before it is asked for."""
@@ -102,6 +105,7 @@ class Here:
             stack.enter_context(self.console.live())
             change.lease(release.deployment.cards for release in change.involved())
             self.store.ensure_salt()
+            self.daemon.sweep_probes(PROBE_AGE)
             change.recovered, late = recover(change.world, interrupts)
             if change.recovered:
                 self.console.say(change.recovered)

@@ -15,7 +15,7 @@ from b70ctl.core.history import before, meant
 from b70ctl.core.plan import Plan, plan_switch
 from b70ctl.core.release import Observed, Release, release_id
 from b70ctl.edge.preparing import Wanted
-from b70ctl.errors import B70Error, Exit, Refused
+from b70ctl.errors import B70Error, Exit, Refused, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,8 @@ def report(here: Here, plan: Plan) -> None:
 
 def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
     """Go back to the release before, or to a NAME."""
+    if name is not None and not name.strip():
+        raise UsageError("the name to go back to is empty", hint="b70ctl rollback, for the release before")
     if dry_run:
         show(here, _rollback_plan(here, name, here.observe()))
         return

@@ -13,22 +13,29 @@ SECRETIVE = (
 NAME = re.compile(SECRETIVE, re.IGNORECASE)
 # a flag or a variable with such a name, and what follows it after `=` or a blank, quoted or not
 GIVEN = re.compile(
-    rf"""(?P<name>(?:--?|\b)[\w.-]*{SECRETIVE}[\w.-]*)(?P<sep>=|\s+)(?P<value>(?:"[^"]*"|'[^']*'|\S)+)""",
+    rf"""(?P<name>(?:--?|\b)[\w.-]*{SECRETIVE}[\w.-]*)(?P<sep>=|:\s*|\s+)(?P<value>(?:"[^"]*"|'[^']*'|\S)+)""",
     re.IGNORECASE,
 )
 # a word that begins with such a name: all that follows is the value, whatever it is made of
 WHOLE = re.compile(rf"""(?P<name>[^\s"']*?{SECRETIVE}[\w.-]*)=.*""", re.IGNORECASE | re.DOTALL)
 
 
-def masked(words: Iterable[str]) -> tuple[str, ...]:
-    """A command's words with the values of secret flags and variables hidden, inside longer words too."""
+def masked(words: Iterable[str], known: Iterable[str] = ()) -> tuple[str, ...]:
+    """A command's words with the values of secret flags and variables hidden, inside longer words too.
+
+    `known` are values that are secret wherever they stand.
+    """
+    values = [value for value in known if value]
     found: list[str] = []
     hide = False
     for word in words:
         if word.startswith("-"):
             # a flag may take several values, as vLLM's --api-key does
             hide = "=" not in word and NAME.search(word) is not None
-        found.append(HIDDEN if hide and not word.startswith("-") else _masked(word))
+        shown = HIDDEN if hide and not word.startswith("-") else _masked(word)
+        for value in values:
+            shown = shown.replace(value, HIDDEN)
+        found.append(shown)
     return tuple(found)
 
 

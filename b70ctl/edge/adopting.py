@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
 from b70ctl.core.compose import LABEL
@@ -17,10 +19,12 @@ from b70ctl.edge.files import now
 from b70ctl.edge.ports import published
 from b70ctl.errors import EngineError, Refused
 
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+
 
 def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command: str, keys: dict[str, str]) -> Release:
     """The release that stands for a running container; Refused unless it answers now, as it must later."""
-    about = daemon.inspect(name)
+    about = daemon.inspect(name) if NAME.fullmatch(name) else None
     if about is None:
         raise Refused(f"there is no container `{name}` to adopt", hint="docker ps")
     owner = (about["Config"].get("Labels") or {}).get(f"{LABEL}.site")
@@ -35,7 +39,7 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
                       hint=f"docker stop {name}, and switch without --adopt")  # fmt: skip
     address = _address(about, site)
     served, length = _speaks(name, Endpoint(address.url, keys.get(API_KEY)))
-    deployment = _deployment(about, site, address, served, length)
+    deployment = _deployment(about, site, address, served, length, keys.values())
     return Release(
         id=release_id(number, f"adopted-{deployment.profile}", deployment.digest),
         number=number,
@@ -79,9 +83,15 @@ def _speaks(name: str, endpoint: Endpoint) -> tuple[tuple[str, ...], int | None]
 
 
 def _deployment(
-    about: dict[str, Any], site: Site, address: Address, served: tuple[str, ...], length: int | None
+    about: dict[str, Any],
+    site: Site,
+    address: Address,
+    served: tuple[str, ...],
+    length: int | None,
+    hidden: Iterable[str],
 ) -> Deployment:
     """What a reader of history and plans would ask; environment values are left out, since they may be secret."""
+    hidden = tuple(hidden)
     config, host = about["Config"], about["HostConfig"]
     name = about["Name"].lstrip("/")
     grace = config.get("StopTimeout") or 30
@@ -93,8 +103,8 @@ def _deployment(
         image_ref=config.get("Image") or about["Image"],
         vllm="unknown",
         template="none",
-        entrypoint=masked(config.get("Entrypoint") or ()),
-        argv=masked(config.get("Cmd") or ()),
+        entrypoint=masked(config.get("Entrypoint") or (), hidden),
+        argv=masked(config.get("Cmd") or (), hidden),
         env={},
         secrets=(),
         working_dir=config.get("WorkingDir") or "/",

@@ -104,14 +104,19 @@ def find_composer(hold: Sequence[int] = ()) -> Composer:
 def _candidates() -> list[str]:
     if named := os.environ.get("B70CTL_COMPOSE"):
         return [named]
-    plugins = [
-        str(path) for folder in PLUGIN_FOLDERS if (path := Path(folder).expanduser() / "docker-compose").is_file()
-    ]
+    plugins = [str(path) for folder in PLUGIN_FOLDERS if _is_file(path := Path(folder).expanduser() / "docker-compose")]
     on_path = shutil.which("docker-compose")
     spec = importlib.util.find_spec("compose")
     bundled = Path(spec.origin).parent / "docker-compose" if spec and spec.origin else None
     found = [*plugins, *([on_path] if on_path and not _is_script(on_path) else [])]
     return [*found, *([str(bundled)] if bundled and bundled.is_file() else [])]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # below another user's home
 
 
 def _is_script(path: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import tarfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -169,6 +170,14 @@ class Daemon:
         """Remove a cache volume."""
         with _speaking("removing a cache volume"), contextlib.suppress(NotFound):
             self.client.api.remove_volume(name)
+
+    def sweep_probes(self, older_than: int) -> None:
+        """Remove what cut-off commands left of short containers, once they are `older_than` seconds old."""
+        with _speaking("listing containers"):
+            rows = self.client.api.containers(all=True, filters={"label": f"{LABEL}.probe=1"})
+        for row in rows:
+            if row["State"] != "running" and time.time() - row["Created"] > older_than:
+                self.remove(row["Id"])
 
     # -- images -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from b70ctl.core import compose
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.host import Host
-from b70ctl.core.image import ImageFacts
+from b70ctl.core.image import ImageFacts, check_reference
 from b70ctl.core.patch import Patch, refuse_unless_meant_for
 from b70ctl.core.place import Place
 from b70ctl.core.release import Release, release_id
@@ -113,7 +113,7 @@ class Workshop:
         """What is known of the profile's image: from itself, else the catalog, else what the profile expects."""
         spec = written.profile.image
         pin = self.lock.images.get(spec.ref)
-        ref = pin.identity if pin else spec.ref
+        ref = pin.identity if pin else check_reference(spec.ref)
         files = {edit.file for patch in patches.values() for edit in patch.edits}
         about = self.daemon.image(ref) if self.daemon else None
         if about is not None and self.daemon is not None:

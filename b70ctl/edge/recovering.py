@@ -40,11 +40,18 @@ def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]
         world.failures[op.plan.wanted] = f"interrupted: {plan.because}"
     interrupts.begin_undo()
     note_leaving(op.plan, op.begun, world)
+    world.leaving -= _started_since(op, world)
     restored = walk_back(plan.steps, world, book)
     if world.unrecorded:
         raise MachineError(f"{world.unrecorded[0]}: done, and could not be recorded", hint="df -h, then b70ctl recover")
     book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
     return (f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"), []
+
+
+def _started_since(op: Op, world: World) -> set[str]:
+    """Engines that the way back had already started: they were told to stop before that, and are not at it now."""
+    containers = world.observe().containers
+    return {item.release for item in containers if not item.foreign and item.started[:19] > op.begin.at[:19]}
 
 
 def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:

@@ -36,7 +36,9 @@ class Interrupts:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Answer signals inside the block; afterwards they mean what they meant before."""
-        self._before = {number: signal.signal(number, self._asked) for number in ASKED}
+        # what is ignored stays ignored: `nohup` means that the terminal may go
+        heard = [number for number in ASKED if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._asked) for number in heard}
         try:
             yield
         except Exception as error:  # noqa: BLE001 - raised again, as what it really is
