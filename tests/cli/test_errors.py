@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -174,3 +175,26 @@ def test_a_terminal_that_cannot_show_a_character_still_gets_the_rest(site, encod
                          capture_output=True, check=False, env={"PYTHONIOENCODING": encoding, "PATH": ""})  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert b"na" in ran.stdout
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [("render", "mine"), ("profiles", "schema"), ("--version",)])
+def test_data_that_could_not_be_written_is_no_success(site, words):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "b70ctl", "--site", str(site), *words]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 3
+    assert "stdout cannot be written" in ran.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_nobody_listening(site, closed):
+    shell = f'exec "$0" -m b70ctl --site "$1" profiles show mine {closed}'
+    ran = subprocess.run(["sh", "-c", shell, sys.executable, str(site)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_empty_name_to_go_back_to_is_a_usage_error(b70ctl, site):
+    assert b70ctl("--site", site, "rollback", "", "--yes").code == 2

@@ -83,3 +83,13 @@ def test_words_are_neither_lost_nor_added(given_words):
 def test_what_is_masked_stays_as_it_is(given_words):
     once = masked(given_words)
     assert masked(once) == once
+
+
+@given(st.text(min_size=8).filter(lambda text: "…" not in text), st.text(), st.text())
+def test_a_value_that_is_known_to_be_secret_is_hidden_wherever_it_stands(secret, before, after):
+    for word in masked([f"{before}{secret}{after}", "--headers", secret], [secret]):
+        assert secret not in word
+
+
+def test_a_secret_inside_a_mapping_is_hidden():
+    assert masked(["--set", "env={HF_TOKEN: hf_x}"]) == ("--set", "env={HF_TOKEN: …")

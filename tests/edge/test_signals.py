@@ -140,3 +140,13 @@ def test_afterwards_signals_mean_what_they_meant_before(said):
     with interrupts(said).watched():
         assert [signal.getsignal(number) for number in ASKED] != before
     assert [signal.getsignal(number) for number in ASKED] == before
+
+
+def test_a_signal_that_is_ignored_stays_ignored(said):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts(said, terminal=False).watched():
+            press(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
