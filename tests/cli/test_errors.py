@@ -178,7 +178,7 @@ def test_a_terminal_that_cannot_show_a_character_still_gets_the_rest(site, encod
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("words", [("render", "mine"), ("profiles", "schema"), ("--version",)])
+@pytest.mark.parametrize("words", [("render", "mine"), ("profiles", "schema"), ("profiles", "list")])
 def test_data_that_could_not_be_written_is_no_success(site, words):
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "b70ctl", "--site", str(site), *words]
