@@ -115,8 +115,11 @@ class Deployment(Value):
 
     @property
     def digest(self) -> str:
-        """sha256 over everything above."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()
+        """sha256 over everything that a container sees; where a file came from is not part of it, what it holds is."""
+        seen = self.model_dump(mode="json", exclude={"requires"})
+        for order in seen["files"]:
+            del order["source"]
+        return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
 
     def canonical(self) -> str:
         """The deployment as JSON with sorted keys; equal deployments give equal text."""

@@ -208,7 +208,9 @@ class LiveSite:
 
     def containers(self) -> list[Any]:
         """The site's containers, whatever their state."""
-        return list(self.client.containers.list(all=True, filters={"label": f"b70ctl.site={self.name}"}))
+        return list(
+            self.client.containers.list(all=True, ignore_removed=True, filters={"label": f"b70ctl.site={self.name}"})
+        )
 
     def engine(self) -> Any:
         """The site's one and only container."""
