@@ -179,6 +179,8 @@ def _secret(name: str, secret: Secret, root: Path) -> str:
     else:
         path = root / Path(str(secret.file)).expanduser()
         try:
+            if path.exists() and not path.is_file():
+                raise UsageError(f"secret {name} is read from {path}, which is no file")  # a pipe would wait for ever
             value = path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
         except (OSError, ValueError) as error:
             raise UsageError(f"secret {name} is read from {path}: {_why(error)}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 
 import pytest
@@ -336,3 +337,10 @@ def test_two_sites_with_one_secret_have_two_fingerprints():
 def test_the_name_of_a_secret_counts_as_its_value_does():
     nothing = DEPLOYMENT.model_copy(update={"files": ()})
     assert fingerprints(nothing, {"A": "x"}, "s") != fingerprints(nothing, {"B": "x"}, "s")
+
+
+def test_a_secret_that_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "."):
+        with pytest.raises(UsageError, match="no file"):
+            read_secrets(Site.model_validate({"secrets": {"K": {"file": name}}}), tmp_path)
