@@ -325,7 +325,7 @@ class LiveSite:
             labels = container.labels
             project = labels.get("com.docker.compose.project", "")
             if self.name in (labels.get("b70ctl.site"), labels.get(MARK)) or project.startswith(ours[1]):
-                _gone(container.remove, force=True, v=True)
+                until(lambda each=container: _removed(each), f"container {container.name} is removed")
         for network in self.client.networks.list():
             if network.name.startswith(ours):
                 _gone(network.remove)
@@ -334,6 +334,20 @@ class LiveSite:
                 _gone(volume.remove, force=True)
         for tag in [tag for image in self.client.images.list() for tag in image.tags if self.name in tag]:
             _gone(self.client.images.remove, tag, noprune=True)
+
+
+def _removed(container: Any) -> bool:
+    """Whether a container is gone; a busy daemon may refuse to kill one, and must be asked again.
+
+    One that were left would hold its card and its port against every test to come.
+    """
+    try:
+        container.remove(force=True, v=True)
+    except docker.errors.NotFound:
+        return True
+    except docker.errors.APIError:
+        return False
+    return True
 
 
 def _gone(remove: Callable[..., object], *args: object, **how: object) -> None:
