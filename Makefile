@@ -1,6 +1,6 @@
 # `make` alone lists the targets. A target is one line; what it does can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check golden schema bench wheel-test clean engine-up engine-down
+.PHONY: help setup demo test check golden schema bench bench-drain wheel-test clean engine-up engine-down
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
@@ -25,8 +25,11 @@ golden: setup ## write the golden Compose files anew; read the diff
 schema: setup ## write the profile schema and the profile reference anew
 	@$(PYTHON) -m tests.rewrite_docs
 
-bench: setup ## start-up, render, memory and a switch beside plain Compose, as ratios in one run
+bench: setup ## start-up, render, memory, a watch, and a switch beside plain Compose, as ratios in one run
 	@tests/rig/setup.sh as-root $(PYTHON) -m tests.rig.dockerd run -- $(PYTHON) -m tests.bench
+
+bench-drain: setup ## 200 streams through a vllm-router while the engine is drained; installs the router, 130 MB
+	@tests/rig/setup.sh as-root $(PYTHON) -m tests.rig.dockerd run -- $(PYTHON) -m tests.bench.draining
 
 wheel-test: setup ## build wheel and sdist, install the wheel elsewhere, use it there
 	@$(PYTHON) -m pytest -q tests/test_packaging.py

@@ -58,6 +58,18 @@ class EngineError(B70Error):
     """The engine stopped, stalled, or answered in a way that cannot be served."""
 
 
+class CommandFailed(B70Error):
+    """The command of a window did not end with 0; the engine is well."""
+
+
+class EngineSilent(EngineError):
+    """The engine took a request and said nothing for as long as it may."""
+
+
+class GaveUp(B70Error):
+    """The engine has a fault, and the watch may not restart it any more."""
+
+
 class RouterError(B70Error):
     """The site's router hook did not do what it was asked for."""
 
@@ -80,7 +92,10 @@ class Locked(B70Error):
     exit_code = Exit.LOCKED
 
 
-class Interrupted(B70Error):
-    """A person or the system asked to stop."""
+class Interrupted(B70Error, KeyboardInterrupt):
+    """A person or the system asked to stop.
+
+    As a KeyboardInterrupt it is let through by an event loop, which keeps every other exception of a callback.
+    """
 
     exit_code = Exit.INTERRUPTED

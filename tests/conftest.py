@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,15 @@ def isolated(request: pytest.FixtureRequest) -> None:
     patch.setenv("COLUMNS", "120")
     patch.setenv("NO_COLOR", "1")
     patch.setenv("TERM", "dumb")
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """What signals mean: a command that has ended leaves them ignored, as its process is about to end too."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from b70ctl.core.compose import LABEL, SERVICE
 from b70ctl.core.release import Observed, Release
-from b70ctl.edge.daemon import as_container
+from b70ctl.edge.container import as_container
 from b70ctl.errors import DaemonAway, DaemonError
 
 
@@ -40,6 +40,8 @@ class StubDaemon:
     networks: set[str] = field(default_factory=set)
     releases: dict[str, Release] = field(default_factory=dict)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
+    keeps: Path | None = None
+    """Where it keeps everything."""
     dead: bool = False
     """The process that speaks to it was killed."""
     _rules: list[Callable[[str, int, int, bool], None]] = field(default_factory=list)
@@ -133,6 +135,10 @@ class StubDaemon:
         found: list[dict[str, Any]] = self.call("running", effect=lambda: ran)
         return found
 
+    def root(self) -> Path | None:
+        found: Path | None = self.call("root", effect=lambda: self.keeps)
+        return found
+
     def of_project(self, project: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("of_project", project, effect=list)
         return found
@@ -162,6 +168,9 @@ class StubDaemon:
 
     def remove(self, container: str) -> None:
         self.call("remove", container, effect=lambda: self.containers.pop(container, None))
+
+    def sweep_probes(self, older_than: int) -> None:
+        self.call("sweep_probes", older_than)
 
     def logs(self, container: str, tail: int | str = "all") -> str:
         found: str = self.call("logs", container, effect=lambda: f"log of {container}\n")

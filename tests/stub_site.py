@@ -83,7 +83,7 @@ class StubSite:
     def carry_out(self, plan: Plan, interrupts: Interrupts | None = None) -> list[str]:
         prepared = Prepared(NEW, "sha256:new", {}, "name: x\n", {})
         self.daemon.releases[NEW.id] = NEW
-        return execute(plan, self.world(prepared=prepared), interrupts or quiet(), f"b70ctl {plan.command}")
+        return execute(plan, self.world(prepared={NEW.id: prepared}), interrupts or quiet(), f"b70ctl {plan.command}")
 
     def switch(self) -> list[str]:
         return self.carry_out(SWITCH)

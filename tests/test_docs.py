@@ -44,7 +44,7 @@ def typed(text: str) -> Iterator[list[str]]:
 def fault(words: list[str]) -> str | None:
     """Why a command line cannot be typed; positional words stand for anything."""
     command = typer.main.get_command(app)
-    rest = list(words)
+    rest = words[: words.index("--")] if "--" in words else list(words)  # behind it the words are another command's
     if unknown := _unknown(rest[:1], command):
         return f"there is no option {unknown}"
     while rest and rest[0].startswith("-"):
@@ -63,7 +63,8 @@ def fault(words: list[str]) -> str | None:
 
 
 def _unknown(words: list[str], command: typer.core.TyperCommand) -> str | None:
-    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    options = [option for each in command.params for option in (*each.opts, *each.secondary_opts)]
+    known = {*options, "--help"}
     return next((word for word in words if word.startswith("-") and word.split("=")[0] not in known), None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -34,6 +35,8 @@ COMMANDS: dict[str, Entry] = {
     "drain": Entry("drain", SERVE, "Take the engine out of service, without losing a request, until `restore`."),
     "verify": Entry("drain", SERVE, "Ask whether the box is quiet."),
     "restore": Entry("drain", SERVE, "Bring back what served before `drain`, and prove it."),
+    "window": Entry("window", SERVE, "Run a command against PROFILEs on a dark port, and put back what served."),
+    "watch": Entry("watch", SERVE, "Follow the engine, and restart it on a fault as often as the site allows."),
     "recover": Entry("serve", SERVE, "Bring a command that was cut off to its end."),
     "snapshot": Entry("serve", SERVE, "Keep the serving release under a name."),
     "prune": Entry("serve", SERVE, "Forget old releases, their images' names and their caches."),
@@ -101,9 +104,16 @@ def load(name: str) -> Any:
     if not isinstance(found, typer.Typer):
         found = typer.Typer(add_completion=False, rich_markup_mode=None)
         found.command(name)(getattr(module, name))
-    command = typer.main.get_command(found)
+    command: Any = typer.main.get_command(found)
     command.name = name
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.collect_usage_pieces = _as_elsewhere(each.collect_usage_pieces)
     return command
+
+
+def _as_elsewhere(pieces: Callable[[Any], list[str]]) -> Callable[[Any], list[str]]:
+    """A usage line in which NAME is needed and [NAME] is not, without Typer's braces around what is needed."""
+    return lambda ctx: [piece.replace("{", "").replace("}", "") for piece in pieces(ctx)]
 
 
 def _say(error: B70Error) -> None:

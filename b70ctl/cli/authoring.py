@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,29 +40,46 @@ bind: 127.0.0.1
 """
 
 
-def init(here: Here, directory: Path | None, models: str, name: str) -> None:
+def init(here: Here, directory: Path | None, models: Path | None, name: str) -> None:
     """Make a site: a directory with a site.yaml, ready for profiles of your own."""
-    root = (directory.expanduser() if directory else places.default_site()).absolute()
+    root = places.absolute(directory) if directory else places.default_site()
     file = root / places.SITE_FILE
-    if file.exists():
-        raise Refused(f"{file} exists already", hint=f"b70ctl --site {root} status")
     from b70ctl.core.compose import quoted
     from b70ctl.core.site import Site
     from b70ctl.edge.catalog import checked
 
-    checked(Site, {"name": name, "models": models}, [])
-    try:
-        for folder in ("profiles", "templates", "patches"):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{root} cannot be made: {error.strerror}") from error
+    lies = _models(root, models)
+    checked(Site, {"name": name, "models": lies}, [])
+    _make_folders(root, file)
     replace(root / places.STATE / "site.schema.json", schema_text(site=True))
     replace(root / places.STATE / "profile.schema.json", schema_text())
     if not (root / ".gitignore").exists():
         replace(root / ".gitignore", f"{places.STATE}/\nsecrets/\n")
-    replace(file, SITE_TEXT.format(name=quoted(name), models=quoted(models).replace("$$", "$")))
+    replace(file, SITE_TEXT.format(name=quoted(name), models=quoted(lies).replace("$$", "$")))
     here.console.say(f"{file} is ready")
     here.console.say(f"next: b70ctl --site {root} profiles list")
+
+
+def _models(root: Path, given: Path | None) -> str:
+    """Where the models lie, as site.yaml says it: a directory of the site by its path from there, another whole."""
+    if given is None:
+        return "models"
+    path = os.path.normpath(places.absolute(given))
+    return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
+
+
+def _make_folders(root: Path, file: Path) -> None:
+    try:
+        if file.exists():
+            raise Refused(f"{file} exists already", hint=f"b70ctl --site {root} status")
+        for folder in ("profiles", "templates", "patches", places.STATE):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise Refused(f"{error.filename} is in the way: a site has a directory of that name",
+                      hint=f"mv {error.filename} {error.filename}.old") from error  # fmt: skip
+    except OSError as error:
+        raise Refused(f"{error.filename or root} cannot be made: {error.strerror}",
+                      hint="b70ctl init DIR, with a directory of your own") from error  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
 
-from b70ctl.core.plan import Plan
+from b70ctl.core.plan import Plan, Verb
 from b70ctl.core.progress import Booting, Event, Note, Probed, StepBegun, StepDone, StepFailed
 from b70ctl.errors import B70Error, MachineError, UsageError
 
@@ -116,6 +116,8 @@ class Console:
             self.data({"event": _snake(type(event).__name__)} | _plain(event))
             return
         match event:
+            case StepBegun(step) if step.verb is Verb.RUN:
+                self.say(f"{step.verb:<10} {step.subject}  {step.because}")  # the terminal is the command's now
             case StepBegun(step, undo):
                 self._progress(f"{'undo: ' if undo else ''}{step.verb} {step.subject}")
             case StepDone(step, seconds, undo):

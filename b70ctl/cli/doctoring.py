@@ -56,7 +56,7 @@ def question(here: Here) -> hostasks.Question:
         site=site.name,
         bind=site.bind,
         port=site.port,
-        places={role: Path(place).expanduser() for role, place in roles.items() if place},
+        places={role: places.expanded(place) for role, place in roles.items() if place},
         wanted=tuple(site.cards or ()),
         cardless=tuple(_cardless(here)),
         images=tuple(runtime(facts) for facts in known_images(here)),
@@ -108,13 +108,14 @@ def _show(here: Here, findings: list[Finding]) -> None:
         here.console.data({"blocking": blocking, "findings": [each.as_data() for each in findings]})
         return
     width = max(len(each.check) for each in findings)
-    for each in together(findings):
+    shown = together(findings)
+    for each in shown:
         word = each.severity.upper() if each.state == "problem" else each.state
         subject = f"{each.subject}: " if each.subject else ""
         here.console.text(f"{word:<8} {each.check:<{width}}  {subject}{each.evidence}")
         if each.do and each.state != "ok":
             here.console.text(f"{'':<8} {'':<{width}}  -> {each.do}")
-    here.console.text(_sum(findings))
+    here.console.text(_sum(shown))
 
 
 def _sum(findings: list[Finding]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_return
+from b70ctl.cli.ready import can_return, companions_fit
 from b70ctl.cli.switching import report
 from b70ctl.core import standing
 from b70ctl.core.plan import Plan, plan_drain, plan_restore
 from b70ctl.core.release import Observed
+from b70ctl.core.site import Site
 from b70ctl.errors import Refused, UsageError
 
 
@@ -25,7 +28,7 @@ def drain(here: Here, *, yes: bool, dry_run: bool) -> None:
             _told_drained(here)
             return
         plan = _drain_plan(here, observed)
-        _services_exist(change)
+        services_exist(change)
         here.console.plan(plan)
         if not here.console.confirm("drain this site?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
@@ -52,24 +55,28 @@ def _drain_plan(here: Here, observed: Observed) -> Plan:
     serving = standing.incumbent(state, observed)
     if serving is None:
         raise Refused(f"{state.serving} does not run, so there is nothing to drain", hint="b70ctl verify")
+    return plan_drain(serving, **leave_of(site))
+
+
+def leave_of(site: Site) -> dict[str, Any]:
+    """What the site says of how its engine is taken out of service, for a plan."""
     named = site.drain.companions
-    return plan_drain(
-        serving,
-        limit=site.drain.limit,
-        router=site.router.form if site.router else None,
-        companions=named if isinstance(named, str) else ", ".join(named),
-    )
+    return {
+        "limit": site.drain.limit,
+        "router": site.router.form if site.router else None,
+        "companions": named if isinstance(named, str) else ", ".join(named),
+    }
 
 
-def _services_exist(change: Change) -> None:
-    """A service that is not there would be found once the engine has stopped."""
+def services_exist(change: Change) -> None:
+    """UsageError for a companion to stop that is not there, which would be found once the engine has stopped."""
     from b70ctl.edge.companions import companions_file, companions_project
 
     site, root = change.here.catalog.site, change.here.site_root
     if isinstance(site.drain.companions, str) or not site.drain.companions:
         return
     file = companions_file(site, root, change.here.store.folder)
-    known = change.world.compose().companion_services(file, companions_project(site))
+    known = change.world.compose().companions(file, companions_project(site)).get("services") or {}
     for name in site.drain.companions:
         if name not in known:
             raise UsageError(f"drain.companions names `{name}`; the companions are {', '.join(known) or 'none'}",
@@ -89,6 +96,7 @@ def restore(here: Here, *, dry_run: bool) -> None:
         release = here.store.release(str(plan.wanted))
         change.lease([release.deployment.cards])
         can_return(change, release, None, change.world.observe())
+        companions_fit(change)
         here.console.plan(plan)
         change.carry_out(plan)
         report(here, plan)

@@ -42,20 +42,25 @@ def _serving(here: Here) -> str:
     return here.store.release(str(state.serving)).id
 
 
+def _plan(here: Here, planner: Callable[[str], Plan], release: str) -> Plan:
+    # what its owner had stopped is stopped again when it cannot be proven
+    return plan_start(release) if planner is plan_restart and here.store.state().stopped else planner(release)
+
+
 def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool, dry_run: bool) -> None:
     if dry_run:
-        show(here, planner(_serving(here)))
+        show(here, _plan(here, planner, _serving(here)))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
         observed = change.world.observe()
         release = _serving(here)
-        # what its owner had stopped is stopped again when it cannot be proven
-        stopped = here.store.state().stopped
-        plan = plan_start(release) if stopped and planner is plan_restart else planner(release)
+        plan = _plan(here, planner, release)
         if plan.command != "stop" and here.store.state().drained:
             raise Refused(f"the site is drained, so {release} is not {plan.command}ed",
                           hint="b70ctl restore, which also takes it back into rotation")  # fmt: skip
+        if plan.command == "start" and (frozen := observed.of(release)) and frozen.state == "paused":
+            raise Refused(f"{release} is paused, so it answers nobody", hint=f"docker unpause {frozen.name}")
         if plan.command == "start" and observed.runs(release) and not here.store.state().stopped:
             here.console.say(f"{release} runs already; `b70ctl restart` starts it anew")
             return

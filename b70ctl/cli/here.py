@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -90,12 +90,21 @@ class Here:
         if found := self.unfinished():
             self.console.warn(found)
 
+    def secret_values(self) -> list[str]:
+        """What must stand in no journal, wherever it was typed; a secret that cannot be read is told elsewhere."""
+        from b70ctl.edge.filling import read_secrets
+
+        try:
+            return list(read_secrets(self.catalog.site, self.site_root).values())
+        except B70Error:
+            return []
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[Change]:
         """The frame of every command that changes something: lock, recovery of what was cut off, signals."""
         from b70ctl.edge.recovering import recover
 
-        command = words()
+        command = words(self.secret_values())
         with contextlib.ExitStack() as stack:
             folder = self.store.folder
             lock = stack.enter_context(locked(self.store.lock_file, f"site {self.site_root}", command, now()))
@@ -132,9 +141,10 @@ class Change:
         """Releases whose cards may be touched: the serving one, and those of a command that was cut off."""
         store = self.here.store
         kept = store.releases()
-        names = {store.state().serving} | {
-            name for op in store.ops()[-1:] for name in (op.plan.wanted, op.plan.incumbent)
-        }
+        ops = store.ops()
+        cut = unfinished(ops)
+        names = {store.state().serving, *(cut.plan.tried if cut else ())}
+        names |= {name for op in ops[-1:] for name in (op.plan.wanted, op.plan.incumbent)}
         return [kept[name] for name in names if name in kept]
 
     def lease(self, cards: Any) -> None:
@@ -168,27 +178,31 @@ class Change:
             late = execute(plan, self.world, self.interrupts, self.command)
         except B70Error as error:
             if not isinstance(error, Interrupted):
-                self._diagnose(plan.wanted)
+                self._diagnose(plan)
             raise
         for failure in late:
             self.here.console.warn(failure)
         if late:
+            self._diagnose(plan)
             raise typer.Exit(1)
 
-    def _diagnose(self, release: str | None) -> None:
+    def _diagnose(self, plan: Plan) -> None:
         """What the log of a release that failed says of the cause."""
         from b70ctl.cli.diagnosing import explain
 
         store = self.here.store
-        if release in store.releases() and not self.here.console.json:
-            for line in explain(store, str(release)):
-                self.here.console.say(line)
+        for release in plan.tried or (plan.wanted,):
+            if release in store.releases() and not self.here.console.json:
+                for line in explain(store, str(release)):
+                    self.here.console.say(line)
 
 
-def words() -> str:
+def words(known: Iterable[str] = ()) -> str:
     """The command line for the journal and for those who find the lock taken; what may be secret is hidden."""
     name = Path(sys.argv[0]).name if sys.argv and not sys.argv[0].endswith("__main__.py") else "b70ctl"
-    return shlex.join([name, *masked(sys.argv[1:])])
+    # bytes that are no UTF-8 cannot be part of a journal
+    typed = [word.encode(errors="backslashreplace").decode() for word in sys.argv[1:]]
+    return shlex.join([name, *masked(typed, known)])
 
 
 def is_root() -> bool:

@@ -6,8 +6,10 @@ import re
 
 from b70ctl.cli.here import Here
 from b70ctl.cli.plans import show
-from b70ctl.core.history import prunable
+from b70ctl.cli.ready import namesake
+from b70ctl.core.history import AUTOMATIC, prunable
 from b70ctl.core.plan import plan_prune, plan_snapshot
+from b70ctl.core.preflight import refusal
 from b70ctl.errors import Refused, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -20,9 +22,9 @@ def snapshot(here: Here, name: str | None) -> None:
         return
     if not NAME.fullmatch(name):
         raise UsageError(f"`{name}` cannot be a snapshot's name", hint="letters, digits, dot, dash and underscore")
-    if name.startswith("before-"):
-        raise UsageError(f"`{name}`: names that begin with `before-` are given by `switch`, and may be pruned",
-                         hint=f"b70ctl snapshot {name.removeprefix('before-') or 'good'}")  # fmt: skip
+    if name.startswith(AUTOMATIC):
+        raise UsageError(f"`{name}`: names that begin with `{AUTOMATIC}` are given by `switch`, and may be pruned",
+                         hint=f"b70ctl snapshot {name.removeprefix(AUTOMATIC) or 'good'}")  # fmt: skip
     with here.changing() as change:
         state = here.store.state()
         if state.serving is None:
@@ -40,7 +42,11 @@ def _list(here: Here) -> None:
     if here.console.json:
         here.console.data(snapshots)
     elif snapshots:
-        here.console.rows(["NAME", "RELEASE"], [[name, release] for name, release in snapshots.items()])
+        # those that a person gave first; the others are there to go back to, and go with their release
+        names = sorted(snapshots, key=lambda name: name.startswith(AUTOMATIC))
+        kept = {True: "until pruned; a switch gave it", False: "for good"}
+        rows = [[name, snapshots[name], kept[name.startswith(AUTOMATIC)]] for name in names]
+        here.console.rows(["NAME", "RELEASE", "KEPT"], rows)
     else:
         here.console.say("no snapshots yet")
 
@@ -52,6 +58,8 @@ def prune(here: Here, *, yes: bool, dry_run: bool) -> None:
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
+        if found := namesake(here, change.world.observe()):
+            raise refusal(found)
         plan = plan_prune(_old(here))
         if not plan.steps:
             here.console.say("nothing to prune")
@@ -64,4 +72,6 @@ def prune(here: Here, *, yes: bool, dry_run: bool) -> None:
 
 def _old(here: Here) -> dict[str, str]:
     store = here.store
-    return prunable(store.state(), store.releases(), store.served(), here.catalog.site.keep)
+    kept = store.releases()
+    verdicts = {name: store.verdict(name) for name in kept}
+    return prunable(store.state(), kept, store.served(), here.catalog.site.keep, verdicts)

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.core.history import before
+from b70ctl.core.journal import unfinished
 from b70ctl.core.release import Release, State
+from b70ctl.core.watch import LOCK_FILE
+from b70ctl.core.window import is_open
+from b70ctl.edge.incident import FOLDER, known
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
-from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
+from b70ctl.errors import DaemonError, EngineError, Exit, MachineError, Refused
+
+HEALTHY = "healthy"
 
 
-def status(here: Here) -> None:
-    """Show what serves, whether it does, and what an unfinished command asks for; nothing is touched."""
+def status(here: Here, *, check: bool) -> None:
+    """Show what serves, whether it does, and what an unfinished command asks for; nothing is touched.
+
+    With `check` the exit status is 1 when what should serve does not answer.
+    """
     found = _status(here)
+    answers = str(found.get("engine")).startswith(HEALTHY)
+    should = found["serving"] is not None and not (found["stopped"] or found["drained"])
+    _show(here, found)
+    if check and should and not answers:
+        raise typer.Exit(int(Exit.FAILED))
+
+
+def _show(here: Here, found: dict[str, Any]) -> None:
     if here.console.json:
         here.console.data(found)
         return
@@ -39,6 +58,9 @@ def _status(here: Here) -> dict[str, Any]:
         "drained": _drained(state),
         "rotation": f"out since {state.withdrawn}" if state.withdrawn else None,
         "busy": busy,
+        "watch": holder(store.folder / LOCK_FILE),
+        "incidents": _incidents(store),
+        "window": is_open(unfinished(store.ops()), alive=busy is not None),
         "unfinished": here.unfinished(),
     }
     if damaged := store.book().damaged:
@@ -49,6 +71,12 @@ def _status(here: Here) -> dict[str, Any]:
     found["snapshots"] = {name: of for name, of in state.snapshots.items() if not name.startswith("before-")}
     found["companions"] = list(site.companions)
     return found
+
+
+def _incidents(store: Store) -> str | None:
+    """How many a watch captured, and which is the newest."""
+    names = known(store.folder / FOLDER)
+    return f"{len(names)}, the newest {store.folder / FOLDER / names[-1]}" if names else None
 
 
 def _drained(state: State) -> str | None:
@@ -75,13 +103,17 @@ def _live(here: Here, release: Release | None) -> dict[str, Any]:
         observed = here.observe()
     except (MachineError, DaemonError) as error:
         return {"container": f"not known: {error.what}"}
-    foreign = [item.name for item in observed.containers if item.foreign]
+    foreign = [item for item in observed.containers if item.foreign]
     said = "has this site's name, and was not made from this directory"
-    found: dict[str, Any] = {"foreign": [f"{name} {said}" for name in foreign]}
+    found: dict[str, Any] = {
+        "foreign": [f"{item.name} {said}{f' but from {item.root}' if item.root else ''}" for item in foreign]
+    }
     container = observed.of(release.id) if release else None
     if release is None or container is None:
         return found | {"container": "none"}
     found["container"] = f"{container.name}: {container.state}, restart policy {container.policy}"
+    if container.state == "paused":
+        found["engine"] = f"answers nobody; `docker unpause {container.name}` goes on with it"
     if container.state == "running":
         found |= _engine(here, release)
     return found
@@ -99,10 +131,10 @@ def _engine(here: Here, release: Release) -> dict[str, Any]:
     try:
         figures = endpoint.metrics()
     except EngineError:
-        return {"engine": "healthy"}
+        return {"engine": HEALTHY}
     if figures.running is None or figures.waiting is None:
-        return {"engine": "healthy"}
-    return {"engine": f"healthy, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"}
+        return {"engine": HEALTHY}
+    return {"engine": f"{HEALTHY}, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"}
 
 
 def _said(value: Any) -> str:

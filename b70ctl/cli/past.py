@@ -38,10 +38,19 @@ def _told(op: Op, verdicts: dict[str, Verdict | None]) -> str:
     lines = [f"{op.begin.at}  {op.begin.by}", f"  {op.plan.command} {name}: {_result(op)}"]
     lines += [f"  {change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in op.plan.changes]
     lines += [f"  failed: {failure}" for failure in op.failures]
+    lines += [f"  tried {each}: {_tried(verdicts.get(each), op)}" for each in op.plan.tried]
+    lines += [f"  {op.end.what}"] if op.plan.tried and op.end and op.end.what not in ("", *op.failures) else []
     lines += [f"  {line}" for line in _boot_line(_boot(op))]
     if verdict and verdict.op == op.number:
         lines += [f"  probe {each['probe']}: {each['detail']}" for each in verdict.findings if each["passed"] is False]
     return "\n".join(lines)
+
+
+def _tried(verdict: Verdict | None, op: Op) -> str:
+    """What became of a release in its window."""
+    if verdict is None or verdict.op != op.number:
+        return "no verdict"
+    return verdict.state + (f": {verdict.why}" if verdict.state == "failed" else "")
 
 
 def _result(op: Op) -> str:
@@ -74,6 +83,7 @@ def _op(op: Op, verdicts: dict[str, Verdict | None]) -> dict[str, Any]:
         "command": op.plan.command,
         "release": op.plan.wanted,
         "before": op.plan.incumbent,
+        "tried": list(op.plan.tried),
         "result": _result(op),
         "note": op.end.what if op.end else None,
         "failures": list(op.failures),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from b70ctl.cli.here import Change, Here, is_root
@@ -12,7 +13,7 @@ from b70ctl.core.preflight import faults, refusal
 from b70ctl.core.release import Observed, Release
 from b70ctl.core.standing import leaving
 from b70ctl.edge.preparing import Wanted
-from b70ctl.errors import B70Error, Refused
+from b70ctl.errors import B70Error, Refused, UsageError
 
 if TYPE_CHECKING:
     from b70ctl.edge.composer import Composer
@@ -25,8 +26,21 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
 
     companion_files(here.catalog.site, here.site_root)
     host = here.workshop(docker=True).host
-    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent), root=is_root())
-    return [*faults(wanted.deployment, wanted.written.profile, seen), *refusals(here, wanted)]
+    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent), root=is_root(),
+                store=here.store.folder)  # fmt: skip
+    found = faults(wanted.deployment, wanted.written.profile, seen)
+    return [*namesake(here, observed), *found, *refusals(here, wanted)]
+
+
+def namesake(here: Here, observed: Observed) -> list[B70Error]:
+    """The refusal of a site's name that another site on this box has: networks, caches and image names would mix."""
+    from b70ctl.edge.places import SITE_FILE, another_site
+
+    for container in observed.containers:
+        if another_site(container.root, here.site_root):
+            what = f"the site in {container.root} is called `{here.catalog.site.name}` too, and has {container.name}"
+            return [Refused(what, hint=f"another `name` in {here.site_root / SITE_FILE}")]
+    return []
 
 
 def foreseen(here: Here, wanted: Wanted) -> list[B70Error]:
@@ -40,6 +54,34 @@ def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: 
     """Raise, with everything that stands in the way, unless a new release can start."""
     if found := obstacles(here, wanted, incumbent, observed):
         raise refusal(found)
+
+
+def prepare(change: Change, wanted: Wanted, number: int, *, dark: bool = False) -> Release:
+    """The new release with everything that it will hold, ready to be written; Compose has read it by then."""
+    from b70ctl.edge.preparing import check_with_compose
+
+    here, world = change.here, change.world
+    made = here.workshop(docker=True).prepare(wanted, number, change.command)
+    made = replace(made, release=made.release.model_copy(update={"dark": dark}))
+    check_with_compose(made, here.store, world.compose())
+    world.prepared[made.release.id] = made
+    release: Release = made.release
+    return release
+
+
+def companions_fit(change: Change) -> None:
+    """Raise for companions that Compose refuses, and for one that would answer in the engine's place."""
+    from b70ctl.core.companions import impostors
+    from b70ctl.edge.companions import companions_file, companions_project
+
+    site, root = change.here.catalog.site, change.here.site_root
+    if not site.companions:
+        return
+    file = companions_file(site, root, change.here.store.folder)
+    document = change.world.compose().companions(file, companions_project(site))
+    for name in impostors(document, site.network):
+        raise UsageError(f"companion `{name}` answers to `engine` on the network {site.network}, as the engine does: "
+                         "requests would go to either", hint=f"rename it in {', '.join(site.companions)}")  # fmt: skip
 
 
 def can_return(change: Change, target: Release, incumbent: Release | None, observed: Observed) -> None:
@@ -57,8 +99,10 @@ def can_return(change: Change, target: Release, incumbent: Release | None, obser
     elif observed.of(target.id) is None:
         _can_be_made(here, target, change.world.compose())
     host = here.workshop(docker=True).host
-    seen = look(deployment, None, host, here.daemon, leaving(observed, incumbent, target), root=is_root())
-    if found := faults(deployment, None, seen):
+    stops = observed.runs(target.id) or (incumbent is not None and observed.runs(incumbent.id))
+    seen = look(deployment, None, host, here.daemon, leaving(observed, incumbent, target), root=is_root(),
+                store=here.store.folder if stops else None)  # fmt: skip
+    if found := [*namesake(here, observed), *faults(deployment, None, seen)]:
         raise refusal(found)
 
 

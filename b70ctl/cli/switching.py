@@ -8,7 +8,7 @@ import typer
 
 from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_become, can_return, foreseen, obstacles
+from b70ctl.cli.ready import can_become, can_return, companions_fit, foreseen, obstacles, prepare
 from b70ctl.core import standing
 from b70ctl.core.deployment import changes
 from b70ctl.core.history import before, meant
@@ -53,19 +53,16 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     kept = here.store.releases()
     number = here.store.next_number()
     incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
-    if adopt and _is_adopted(here, incumbent, adopt):
-        adopt = None  # it was adopted by a switch that failed, and serves again
-    if adopt:
-        world.adopted = _adopted(here, observed, adopt, number, change.command)
-        number += 1
+    world.adopted = to_adopt(here, observed, adopt, number, change.command)
+    number += 1 if world.adopted else 0
     incumbent = world.adopted or incumbent
     if incumbent and _same(here, incumbent, wanted, observed):
         here.console.say(f"{incumbent.id} serves this already; `b70ctl restart` starts it anew")
         return
     can_become(here, wanted, incumbent, observed)
-    world.prepared = here.workshop(docker=True).prepare(wanted, number, change.command)
-    _check(change)
-    plan = _switch_plan(here, world.prepared.release.id, wanted, incumbent, observed, adopt=bool(adopt))
+    companions_fit(change)
+    release = prepare(change, wanted, number)
+    plan = _switch_plan(here, release.id, wanted, incumbent, observed, adopt=world.adopted is not None)
     here.console.plan(plan)
     if not here.console.confirm(f"switch to {wanted.deployment.profile}?", yes=yes):
         raise Refused("not confirmed; nothing was touched")
@@ -77,27 +74,21 @@ def _same(here: Here, incumbent: Release, wanted: Wanted, observed: Observed) ->
     return standing.serves_already(incumbent, wanted.deployment, observed, here.store.verdict(incumbent.id))
 
 
-def _is_adopted(here: Here, incumbent: Release | None, name: str) -> bool:
-    if incumbent is None or incumbent.container is None:
-        return False
-    about = here.daemon.inspect(name)
-    return about is not None and about["Id"] == incumbent.container
-
-
-def _adopted(here: Here, observed: Observed, name: str, number: int, command: str) -> Release:
+def to_adopt(here: Here, observed: Observed, name: str | None, number: int, command: str) -> Release | None:
+    """What a container made by hand becomes; None when none is named, or when this one was adopted and serves again."""
     from b70ctl.edge.adopting import adopted_release
     from b70ctl.edge.filling import read_secrets
 
-    if standing.incumbent(here.store.state(), observed):
+    if name is None:
+        return None
+    serving = standing.incumbent(here.store.state(), observed)
+    about = here.daemon.inspect(name)
+    if serving and about is not None and about["Id"] == here.store.release(serving).container:
+        return None
+    if serving:
         raise Refused("the site has an engine of its own that serves, so nothing is adopted", hint="b70ctl status")
     keys = read_secrets(here.catalog.site, here.site_root)
     return adopted_release(here.daemon, name, here.catalog.site, number, command, keys)
-
-
-def _check(change: Change) -> None:
-    from b70ctl.edge.preparing import check_with_compose
-
-    check_with_compose(change.world.prepared, change.here.store, change.world.compose())
 
 
 def _switch_plan(
@@ -156,6 +147,7 @@ def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
             here.console.say(f"{plan.wanted} serves already")
             return
         can_return(change, target, here.store.releases().get(plan.incumbent or ""), observed)
+        companions_fit(change)
         here.console.plan(plan)
         if not here.console.confirm(f"go back to {plan.wanted}?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
@@ -199,9 +191,8 @@ def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
     kept = here.store.releases()
     incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
     number = here.store.next_number()
-    adopted = None
-    if wish.adopt and not _is_adopted(here, incumbent, wish.adopt):
-        adopted = incumbent = _adopted(here, observed, wish.adopt, number, "plan")
+    adopted = to_adopt(here, observed, wish.adopt, number, "plan")
+    incumbent = adopted or incumbent
     if incumbent and _same(here, incumbent, wanted, observed):
         return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id), []
     name = release_id(number + (1 if adopted else 0), wish.profile, wanted.deployment.digest)

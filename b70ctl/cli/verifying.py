@@ -15,7 +15,7 @@ from b70ctl.errors import B70Error, Exit
 
 def verify(here: Here, *, strict: bool) -> None:
     """Ask whether the box is quiet; exit 1 when it is not, with `strict` also when that cannot be known."""
-    found = _signs(here)
+    found = signs_of(here)
     here.mention_unfinished()
     if here.console.json:
         told = [{"question": sign.question, "answer": sign.answer, "evidence": sign.evidence} for sign in found]
@@ -28,7 +28,8 @@ def verify(here: Here, *, strict: bool) -> None:
         raise typer.Exit(int(Exit.FAILED))
 
 
-def _signs(here: Here) -> tuple[Sign, ...]:
+def signs_of(here: Here) -> tuple[Sign, ...]:
+    """Every question about the box, with its answer now."""
     from b70ctl.edge.quiet import look
 
     site, state, kept = here.catalog.site, here.store.state(), here.store.releases()

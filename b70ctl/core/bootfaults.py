@@ -18,6 +18,11 @@ _STARTED = "Traceback (most recent call last)"
 _ECHO = re.compile(
     r"See root cause above|Engine core initialization failed|EngineDeadError|^KeyboardInterrupt|^SystemExit"
 )
+# told to stop, an engine's processes lose one another, and say so
+_STOPPING = re.compile(
+    r"^\[shutdown\] .{1,40}(?:shutdown triggered$|trigger received signal=SIG)|^Shutting down FastAPI HTTP server"
+    r"|^Shutdown initiated \(timeout="
+)
 _SPOKEN = re.compile(
     r"\berror: (?:argument|unrecognized|the following|ambiguous)|^exec: |^exec /|^(?:/bin/)?(?:ba)?sh: (?:line )?\d+: "
     r"|^terminate called|^\s*what\(\):|Segmentation fault|Illegal instruction|^Fatal Python error"
@@ -53,6 +58,7 @@ class Faults:
         # tag -> level of the traceback that it is printing
         self._open: dict[str, str] = {}
         self._detail_of: tuple[str, str] | None = None
+        self._stopping = False
 
     @property
     def first(self) -> str | None:
@@ -62,6 +68,7 @@ class Faults:
     def take(self, record: Record) -> None:
         """Look at one record; never raises."""
         text = record.text.rstrip()
+        self._stopping = self._stopping or (record.level == "INFO" and _STOPPING.search(text) is not None)
         if self._detail_of == (record.tag, record.level):
             self._add_detail(text)
         elif _STARTED in text:
@@ -82,17 +89,21 @@ class Faults:
 
     def _listen(self, record: Record, text: str) -> None:
         if text and record.level in ("ERROR", "CRITICAL"):
-            self._echo = self._echo or text[:_LONGEST_FAULT]
+            self._repeat(text)
         elif not record.level and _SPOKEN.search(text):
             self._blame(record, text)
 
     def _blame(self, record: Record, text: str) -> None:
         if _ECHO.search(text):
-            self._echo = self._echo or text[:_LONGEST_FAULT]
+            self._repeat(text)
         elif self._cause is None:
             self._cause = text[:_LONGEST_FAULT]
             # pydantic says what is wrong on the lines after the exception's own
             self._detail_of = (record.tag, record.level) if "validation error" in text else None
+
+    def _repeat(self, text: str) -> None:
+        if not self._stopping:
+            self._echo = self._echo or text[:_LONGEST_FAULT]
 
     def _add_detail(self, text: str) -> None:
         self._cause = f"{self._cause}: {text.strip()}".rstrip(": ")[:_LONGEST_FAULT]

@@ -48,12 +48,14 @@ _STAGES = (
     (Stage.LOADING, _re(r"(?:Loading|loading) .{0,60}shards:|Loading drafter model")),
     (Stage.COMPILING, _re(r"Starting torch\.compile|Using cache directory: .{0,400}torch\.compile")),
     (Stage.COMPILING, _re(r"Dynamo bytecode transform time|Compiling a graph|Directly load (?:AOT|the )")),
+    (Stage.COMPILING, _re(r"saved AOT compiled function")),
     (Stage.PROFILING, _re(r"torch\.compile took|Initial profiling/warmup run took")),
     (Stage.ALLOCATING, _re(r"Available KV cache memory: |KV cache size: [\d,]+ tokens")),
     (Stage.CAPTURING, _re(r"Capturing .{0,60}graphs|Graph capturing finished")),
     (Stage.SERVING, _re(r"Starting vLLM (?:API )?server \d* ?on |Application startup complete|Uvicorn running on")),
 )
-_LOADED = _re(r"Model loading took ")
+# said of an eager engine as well
+_LOADED = _re(r"Model loading took |Warming up model for the compilation")
 _PROGRESS = _re(r"(?:[Ll]oading|Capturing) .{0,120}?\|\s*(\d{1,6})/(\d{1,6}) \[")
 
 _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"

@@ -53,8 +53,11 @@ def project(site: str, release: str) -> str:
     return f"{site}-{release.replace('.', '_')}"
 
 
-def document(deployment: Deployment, release: str, key: str) -> dict[str, Any]:
-    """What the Compose file must say, as a mapping; `key` marks containers as made from this very release."""
+def document(deployment: Deployment, release: str, key: str, root: str = "") -> dict[str, Any]:
+    """What the Compose file must say, as a mapping; `key` marks containers as made from this very release.
+
+    `root` is the directory of the site that they are to run for; a file that is only looked at has none.
+    """
     engine: dict[str, Any] = {
         "image": deployment.image,
         "pull_policy": "never",
@@ -83,7 +86,7 @@ def document(deployment: Deployment, release: str, key: str) -> dict[str, Any]:
         "stop_grace_period": f"{deployment.stop_grace}s",
         "healthcheck": _healthcheck(deployment),
         "logging": {"driver": "json-file", "options": {"max-size": "50m", "max-file": "3"}},
-        "labels": labels(deployment, release, key),
+        "labels": labels(deployment, release, key, root),
     }
     return {
         "name": project(deployment.site, release),
@@ -93,9 +96,10 @@ def document(deployment: Deployment, release: str, key: str) -> dict[str, Any]:
     }
 
 
-def labels(deployment: Deployment, release: str, key: str) -> dict[str, str]:
+def labels(deployment: Deployment, release: str, key: str, root: str = "") -> dict[str, str]:
     """What a container says of itself: from any of them one can walk back to its release."""
-    return {
+    whose = {f"{LABEL}.root": root} if root else {}
+    return whose | {
         f"{LABEL}.site": deployment.site,
         f"{LABEL}.profile": deployment.profile,
         f"{LABEL}.release": release,

@@ -154,6 +154,12 @@ SHOWN = {
     "probes": "probes",
     "boot": "boot limits",
 }
+AT_FIRST = {"image_ref": "image", "vllm": "vLLM", "served_names": "models", "cards": "cards"}
+"""What is told of the first deployment, which is different in everything."""
+BY_HAND = "none"
+"""The template of a deployment that describes a container which was made by hand."""
+HIDDEN = {"vllm", "env", "secrets", "patches", "contents", "cards", "groups", "probes", "boot"}
+"""What is not known of such a container, so that it is no difference."""
 
 
 class Change(Value):
@@ -165,13 +171,16 @@ class Change(Value):
 
 
 def changes(before: Deployment | None, after: Deployment) -> tuple[Change, ...]:
-    """What is different, in the order that a reader asks for it."""
+    """What is different, in the order that a reader asks for it; where nothing was before, what there will be."""
     if before is None:
-        return ()
+        first = [Change(what=label, after=_text(value)) for field, label in AT_FIRST.items()
+                 if (value := getattr(after, field))]  # fmt: skip
+        return (*first, Change(what="address", after=f"{after.address.url}/v1"))
+    hidden = HIDDEN if BY_HAND in (before.template, after.template) else set()
     found: list[Change] = []
     for field, label in SHOWN.items():
         old, new = getattr(before, field), getattr(after, field)
-        if old == new:
+        if old == new or field in hidden or (field == "mounts" and set(old) == set(new)):
             continue
         if field == "argv":
             found += _pairs("command", _flags(old), _flags(new))
@@ -208,6 +217,8 @@ def _flags(argv: tuple[str, ...]) -> dict[str, str]:
 def _text(value: object) -> str | None:
     if value is None:
         return None
+    if isinstance(value, Mount):
+        return f"{value.source}:{value.target}{':ro' if value.read_only else ''}"
     if isinstance(value, BaseModel):
         return ", ".join(f"{key}={item}" for key, item in value.model_dump(exclude_defaults=True).items()) or "defaults"
     if isinstance(value, tuple):

@@ -34,7 +34,8 @@ def meant(
     if name in state.snapshots:
         return _kept(name, state.snapshots[name], kept)
     if name in kept:
-        return name
+        return _servable(kept[name])
+    kept = {each: release for each, release in kept.items() if not release.dark}
     profiles = {release.profile for release in kept.values()}
     if name in profiles:
         return _newest(name, {name}, state, kept, verdicts)
@@ -57,6 +58,13 @@ def _kept(name: str, release: str, kept: Mapping[str, Release]) -> str:
     if release not in kept:
         raise Refused(f"snapshot `{name}` is of release {release}, whose folder is gone", hint="b70ctl history")
     return release
+
+
+def _servable(release: Release) -> str:
+    if release.dark:
+        raise Refused(f"release {release.id} was made for a window, on port {release.deployment.address.port}, and "
+                      "does not serve clients", hint=f"b70ctl switch {release.profile}")  # fmt: skip
+    return release.id
 
 
 def _newest(
@@ -83,15 +91,31 @@ def newest_proven(
     return max(found, key=lambda release: release.number, default=None)
 
 
+AUTOMATIC = "before-"
+"""How the names begin that a switch gives, as opposed to a person."""
+
+
 def prunable(
-    state: State, kept: Mapping[str, Release], served: Sequence[str], keep: int
+    state: State, kept: Mapping[str, Release], served: Sequence[str], keep: int,
+    verdicts: Mapping[str, Verdict | None] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Releases that may go, each with the reason; never the serving one, the one before it, or a named one.
 
-    `keep` more are kept, the newest. Names of the form `before-…` protect only the releases that are kept anyway:
-    else every switch would keep one release for ever.
+    `keep` more of each kind are kept, the newest: of those that were proven, of those that were not, and of those made
+    for windows. A row of failures, or a night of measuring, must not take the ways back. Names of the form `before-…`
+    protect only the releases that are kept anyway: else every switch would keep one release for ever.
     """
-    named = {release for name, release in state.snapshots.items() if not name.startswith("before-")}
+    named = {release for name, release in state.snapshots.items() if not name.startswith(AUTOMATIC)}
     protected = {*named, state.serving, _before(state, served, kept)}
     rest = sorted((r for r in kept.values() if r.id not in protected), key=lambda r: r.number, reverse=True)
-    return {r.id: f"older than the {keep} newest, and has no name" for r in reversed(rest[keep:])}
+    kinds: dict[str, list[Release]] = {}
+    for release in rest:
+        kinds.setdefault(_kind(release, (verdicts or {}).get(release.id)), []).append(release)
+    gone = {r.id: kind for kind, found in kinds.items() for r in found[keep:]}
+    return {r.id: f"older than the {keep} newest {gone[r.id]}, and has no name" for r in reversed(rest) if r.id in gone}
+
+
+def _kind(release: Release, verdict: Verdict | None) -> str:
+    if release.dark:
+        return "of windows"
+    return "proven ones" if verdict and verdict.state == "proven" else "that were not proven"

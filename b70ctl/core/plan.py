@@ -28,6 +28,8 @@ class Verb(StrEnum):
     HALT = "halt"
     DRAINED = "drained"
     ADMIT = "admit"
+    VERIFY = "verify"
+    RUN = "run"
 
 
 class Step(Value):
@@ -35,7 +37,7 @@ class Step(Value):
 
     verb: Verb
     subject: str
-    """The release."""
+    """The release; for `verify` the box."""
     because: str
     name: str | None = None
     """The snapshot's name, for `name`."""
@@ -55,6 +57,10 @@ class Plan(Value):
     steps: tuple[Step, ...] = ()
     undo: tuple[Step, ...] = ()
     changes: tuple[Change, ...] = ()
+    tried: tuple[str, ...] = ()
+    """The releases that a window brings up on its dark port, one after another."""
+    keep_going: bool = False
+    """A release that fails there ends its own turn, and not the window."""
 
     def lines(self) -> list[str]:
         """The plan for a reader: what changes, the steps with their reasons, the way back."""
@@ -138,10 +144,10 @@ def plan_start(release: str) -> Plan:
     return Plan(command="start", wanted=release, steps=tuple(arrive(release)), undo=undo)
 
 
-def plan_restart(serving: str) -> Plan:
+def plan_restart(serving: str, *, command: str = "restart", because: str = "asked for") -> Plan:
     """Stop and start the same release; the way back is to start it once more."""
-    steps = (_step(Verb.STOP, serving, "asked for"), *arrive(serving))
-    return Plan(command="restart", wanted=serving, incumbent=serving, steps=steps,
+    steps = (_step(Verb.STOP, serving, because), *arrive(serving))
+    return Plan(command=command, wanted=serving, incumbent=serving, steps=steps,
                 undo=tuple(arrive(serving, again=True)))  # fmt: skip
 
 
@@ -197,7 +203,6 @@ def plan_prune(releases: dict[str, str]) -> Plan:
 
 
 ANSWERS = {
-    Verb.DISCARD: {Verb.WRITE, Verb.START},
     Verb.ADMIT: {Verb.WITHDRAW},
     Verb.WITHDRAW: {Verb.ADMIT},
     Verb.COMPANIONS: {Verb.HALT},
@@ -211,8 +216,17 @@ def way_back(plan: Plan, begun: int) -> tuple[Step, ...]:
 
     As long as the incumbent was not told to stop it still serves, and only what was made or started has to go.
     """
-    taken = {step.verb for step in plan.steps[:begun]}
-    return tuple(step for step in plan.undo if taken & ANSWERS.get(step.verb, {Verb.STOP, Verb.START}))
+    taken = plan.steps[:begun]
+    return tuple(step for step in plan.undo if _is_needed(step, taken))
+
+
+def _is_needed(back: Step, taken: tuple[Step, ...]) -> bool:
+    if back.verb is Verb.DISCARD:
+        own = [step.verb for step in taken if step.subject == back.subject]
+        # a later step was begun, so this one was removed already
+        gone = any(step.verb is Verb.REMOVE and step.subject == back.subject for step in taken[:-1])
+        return not gone and not {Verb.WRITE, Verb.START}.isdisjoint(own)
+    return not ANSWERS.get(back.verb, {Verb.STOP, Verb.START}).isdisjoint(step.verb for step in taken)
 
 
 def _step(verb: Verb, subject: str, because: str) -> Step:

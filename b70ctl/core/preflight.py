@@ -9,6 +9,23 @@ from b70ctl.core.image import ImageFacts, same_version
 from b70ctl.core.profile import Profile
 from b70ctl.errors import B70Error, MachineError, Refused
 
+MB = 1_000_000
+ROOM_FOR_RELEASE = 64 * MB
+"""Free bytes below which no new release is begun: its files, its log, and the journal's lines up to the way back."""
+ROOM_FOR_RECORDS = 4 * MB
+"""The same for a release that lies there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is free on the disk under a folder."""
+
+    folder: str
+    holds: str
+    free: int
+    look: str
+    """The command that shows what takes the room."""
+
 
 @dataclass(frozen=True, slots=True)
 class CardHolder:
@@ -31,6 +48,8 @@ class Seen:
     missing: tuple[str, ...] = ()
     """Host paths that would be mounted and do not exist."""
     holders: tuple[CardHolder, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    """Looked at where an engine is to be stopped."""
 
 
 def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[B70Error]:
@@ -51,6 +70,8 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
     if seen.port_holder:
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
+    need = ROOM_FOR_RELEASE if profile else ROOM_FOR_RECORDS
+    found += [_full(room, need) for room in seen.rooms if room.free < need]
     if deployment.card_count and not deployment.cards:
         found.append(MachineError("no card was found, and the profile needs one", hint="ls -l /dev/dri/by-path"))
     return found
@@ -77,6 +98,11 @@ def _port(deployment: Deployment, seen: Seen) -> B70Error:
 def _card(holder: CardHolder) -> B70Error:
     hint = f"--adopt {holder.container}, if that is the engine to be replaced" if holder.container else None
     return Refused(f"card {holder.card} is held by {holder.who}", hint=hint)
+
+
+def _full(room: Room, need: int) -> B70Error:
+    free = f"{room.free / MB:.1f} MB are free in {room.folder}, where {room.holds}"
+    return MachineError(f"{free}; {need // MB} MB are needed before an engine is stopped", hint=room.look)
 
 
 def refusal(found: list[B70Error]) -> B70Error:

@@ -6,7 +6,9 @@ import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from b70ctl.core.sizes import in_reason, mountable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -160,7 +162,7 @@ class MountSpec(Strict):
     source: Text
     """A path on the host. A relative one starts at the site; read-only, it is copied into each release. An absolute
     one is mounted as it is, and a rollback sees it as it is then."""
-    target: AbsolutePath
+    target: Annotated[AbsolutePath, AfterValidator(mountable)]
     """Where the container sees it."""
     read_only: bool = True
     """A mount that the engine may write to says so."""
@@ -169,7 +171,7 @@ class MountSpec(Strict):
 class Resources(Strict):
     """What the container may use beyond the card."""
 
-    shm_size: Annotated[str, StringConstraints(pattern=r"^[0-9]+[kmg]$")] = "8g"
+    shm_size: Annotated[str, StringConstraints(pattern=r"^[0-9]+[kmg]$"), AfterValidator(in_reason)] = "8g"
     """Shared memory, for example `16g`."""
     ipc: Literal["private", "host"] = "private"
     """`host` only where a collective needs it."""

@@ -61,4 +61,13 @@ class Note:
     text: str
 
 
-Event = StepBegun | StepDone | StepFailed | Booting | Probed | Note
+@dataclass(frozen=True, slots=True)
+class CommandEnded:
+    """The command of a window ended with this exit status."""
+
+    release: str
+    status: int
+    seconds: float
+
+
+Event = StepBegun | StepDone | StepFailed | Booting | Probed | Note | CommandEnded

@@ -26,6 +26,8 @@ class Release(Value):
     """adopted: the id of the container."""
     policy: str | None = None
     """adopted: the restart policy that it came with."""
+    dark: bool = False
+    """Made for a window: it never serves clients, and nothing goes back to it."""
 
     @property
     def profile(self) -> str:
@@ -97,6 +99,8 @@ class Container(Value):
     started: str = ""
     foreign: bool = False
     """It has our labels, and we did not make it."""
+    root: str = ""
+    """The directory of the site that it was made for, as it says itself."""
 
 
 class Observed(Value):

@@ -16,6 +16,7 @@ from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile, Status
 from b70ctl.core.site import Site
+from b70ctl.core.sizes import refuse_endless
 from b70ctl.errors import MachineError, Refused, UsageError
 
 
@@ -58,6 +59,7 @@ def resolve(request: Request, place: Place, facts: ImageFacts, patches: Mapping[
     settled = profile if preset is None else _with_env(profile, preset.env)
     words = serving.argv(profile)
     env = serving.environment(settled, facts, patch_env, indices)
+    refuse_endless(words, env)
     draft = profile.speculative.draft if profile.speculative else None
     return Deployment(
         profile=request.name,

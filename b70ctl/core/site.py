@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from b70ctl.core.profile import AbsolutePath, EnvName, Strict, Text
 from b70ctl.core.rotation import Drain, Router
+from b70ctl.core.watch import Watch
 
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 SiteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9_-]{0,29}[a-z0-9])?$")]
@@ -61,6 +62,8 @@ class Site(Strict):
     """Addresses of clients that must have no connection for the box to be quiet, e.g. 192.168.1.62."""
     drain: Drain = Field(default_factory=Drain)
     """How the site is drained, and when it counts as quiet."""
+    watch: Watch = Field(default_factory=Watch)
+    """How `b70ctl watch` follows the engine, and how often it may restart it."""
     defaults: dict[str, Any] = Field(default_factory=dict)
     """Part of a profile that every profile of this site starts from."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 5

@@ -8,14 +8,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from b70ctl.core.compose import LABEL
-from b70ctl.core.deployment import STOP_MARGIN, Address, Deployment, Mount
+from b70ctl.core.deployment import BY_HAND, STOP_MARGIN, Address, Deployment, Mount
 from b70ctl.core.profile import Boot, ProbeSettings
 from b70ctl.core.release import Release, release_id
 from b70ctl.core.secrecy import masked
 from b70ctl.core.site import API_KEY, Site
+from b70ctl.core.sizes import size_of
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.files import now
+from b70ctl.edge.imagefacts import digest_of
 from b70ctl.edge.ports import published
 from b70ctl.errors import EngineError, Refused
 
@@ -31,6 +33,8 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
     if owner is not None:
         raise Refused(f"container `{name}` is the engine of site `{owner}`, not one that was made by hand",
                       hint="b70ctl --site DIR stop, with that site's directory")  # fmt: skip
+    if about["State"]["Status"] == "paused":
+        raise Refused(f"container `{name}` is paused, so it cannot show that it answers", hint=f"docker unpause {name}")
     if about["State"]["Status"] != "running":
         raise Refused(f"container `{name}` is {about['State']['Status']}, so there is nothing to adopt",
                       hint=f"docker rm {name}, or docker start {name}")  # fmt: skip
@@ -39,7 +43,7 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
                       hint=f"docker stop {name}, and switch without --adopt")  # fmt: skip
     address = _address(about, site)
     served, length = _speaks(name, Endpoint(address.url, keys.get(API_KEY)))
-    deployment = _deployment(about, site, address, served, length, keys.values())
+    deployment = _deployment(about, site, address, served, length, _identity(daemon, about), keys.values())
     return Release(
         id=release_id(number, f"adopted-{deployment.profile}", deployment.digest),
         number=number,
@@ -51,6 +55,19 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
         container=about["Id"],
         policy=_policy(about),
     )
+
+
+def _identity(daemon: Daemon, about: dict[str, Any]) -> str:
+    """The image's identity as a profile's would be, so that the same image is the same."""
+    image = daemon.image(about["Image"])
+    digest = digest_of(image, about["Config"].get("Image") or "") if image else None
+    return digest or str(about["Image"])
+
+
+def _command(config: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What runs before the command, and the command, program first as in every deployment."""
+    entrypoint, words = tuple(config.get("Entrypoint") or ()), tuple(config.get("Cmd") or ())
+    return (entrypoint, words) if "-c" in entrypoint else ((), (*entrypoint, *words))
 
 
 def _policy(about: dict[str, Any]) -> str:
@@ -88,23 +105,25 @@ def _deployment(
     address: Address,
     served: tuple[str, ...],
     length: int | None,
+    identity: str,
     hidden: Iterable[str],
 ) -> Deployment:
     """What a reader of history and plans would ask; environment values are left out, since they may be secret."""
     hidden = tuple(hidden)
     config, host = about["Config"], about["HostConfig"]
+    entrypoint, argv = _command(config)
     name = about["Name"].lstrip("/")
     grace = config.get("StopTimeout") or 30
     return Deployment(
         profile="".join(char if char.isalnum() or char in "._-" else "-" for char in name.lower()),
         summary=f"container {name}, made by hand",
         site=site.name,
-        image=about["Image"],
+        image=identity,
         image_ref=config.get("Image") or about["Image"],
         vllm="unknown",
-        template="none",
-        entrypoint=masked(config.get("Entrypoint") or (), hidden),
-        argv=masked(config.get("Cmd") or (), hidden),
+        template=BY_HAND,
+        entrypoint=masked(entrypoint, hidden),
+        argv=masked(argv, hidden),
         env={},
         secrets=(),
         working_dir=config.get("WorkingDir") or "/",
@@ -117,13 +136,14 @@ def _deployment(
         mounts=tuple(
             Mount(source=item.get("Source", ""), target=item["Destination"], read_only=not item.get("RW", True))
             for item in about.get("Mounts") or []
+            if item.get("Type", "bind") == "bind" and item["Destination"] != "/dev/dri/by-path"
         ),
         files=(),
         cache_volume="none",
-        shm_size=str(host.get("ShmSize") or ""),
+        shm_size=size_of(host.get("ShmSize") or 0),
         ipc=host.get("IpcMode") or "private",
-        ulimits={},
-        cap_add=tuple(host.get("CapAdd") or ()),
+        ulimits={each["Name"]: each["Soft"] for each in host.get("Ulimits") or []},
+        cap_add=tuple(sorted(each.removeprefix("CAP_") for each in host.get("CapAdd") or ())),
         shutdown_timeout=max(1, int(grace) - STOP_MARGIN),
         boot=Boot(),
         probes=ProbeSettings(skip={"tool-call": "what a container made by hand was told is not known"}),

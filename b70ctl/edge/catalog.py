@@ -141,7 +141,7 @@ def open_catalog(root: Path | None) -> Catalog:
         return Catalog(None, Site())
     document = yamlfile.read(root / places.SITE_FILE)
     site = checked(Site, document.data, [document])
-    homes = {key: str(Path(path).expanduser()) for key in ("models", "hf_cache") if (path := getattr(site, key))}
+    homes = {key: str(places.expanded(path)) for key in ("models", "hf_cache") if (path := getattr(site, key))}
     return Catalog(root, site.model_copy(update=homes))
 
 

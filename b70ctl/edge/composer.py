@@ -64,12 +64,13 @@ class Composer:
         if ran.code != 0:
             raise DaemonError(f"the companions could not be stopped: {_said(ran)}")
 
-    def companion_services(self, file: Path, project: str) -> tuple[str, ...]:
-        """The services that the site's companions are made of; Refused when Compose cannot read them."""
-        ran = self._companions(file, project, "config", "--services")
+    def companions(self, file: Path, project: str) -> dict[str, Any]:
+        """The site's companions as Compose reads them; Refused when it does not."""
+        ran = self._companions(file, project, "config", "--format", "json", "--no-path-resolution")
         if ran.code != 0:
             raise Refused(f"Compose {self.text} refuses the companions: {_said(ran)}")
-        return tuple(ran.stdout.split())
+        document: dict[str, Any] = json.loads(ran.stdout)
+        return document
 
     @property
     def text(self) -> str:
@@ -104,7 +105,7 @@ def find_composer(hold: Sequence[int] = ()) -> Composer:
 def _candidates() -> list[str]:
     if named := os.environ.get("B70CTL_COMPOSE"):
         return [named]
-    plugins = [str(path) for folder in PLUGIN_FOLDERS if _is_file(path := Path(folder).expanduser() / "docker-compose")]
+    plugins = [path for folder in PLUGIN_FOLDERS if (path := _plugin(folder))]
     on_path = shutil.which("docker-compose")
     spec = importlib.util.find_spec("compose")
     bundled = Path(spec.origin).parent / "docker-compose" if spec and spec.origin else None
@@ -112,11 +113,12 @@ def _candidates() -> list[str]:
     return [*found, *([str(bundled)] if bundled and bundled.is_file() else [])]
 
 
-def _is_file(path: Path) -> bool:
+def _plugin(folder: str) -> str | None:
     try:
-        return path.is_file()
-    except OSError:
-        return False  # below another user's home
+        path = Path(folder).expanduser() / "docker-compose"
+        return str(path) if path.is_file() else None
+    except (OSError, RuntimeError):
+        return None  # below another user's home, or nobody's
 
 
 def _is_script(path: str) -> bool:

@@ -8,14 +8,16 @@ import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from b70ctl.core.compose import LABEL, SERVICE
+from b70ctl.core.compose import LABEL
 from b70ctl.core.release import Container, Observed, Release
+from b70ctl.edge.container import as_container
 from b70ctl.errors import DaemonAway, DaemonError, MachineError
 
 OLDEST_API = (1, 41)
@@ -88,6 +90,13 @@ class Daemon:
                 return None
             raise
         return as_container(about, releases)
+
+    def root(self) -> Path | None:
+        """Where the daemon keeps everything, where that is a folder of this host."""
+        if "://localhost" not in self.client.api.base_url:
+            return None  # it listens on TCP, and may be another host's
+        with _speaking("asking Docker where it keeps containers"):
+            return Path(self.client.info()["DockerRootDir"])
 
     def inspect(self, name: str) -> dict[str, Any] | None:
         """Everything about one container, by name or id; None when there is none."""
@@ -237,25 +246,3 @@ class Daemon:
                 return file.read() if file else None
         finally:
             self.remove(made["Id"])
-
-
-def as_container(about: Mapping[str, Any], releases: Mapping[str, Release]) -> Container:
-    """Docker's description of a container in our words."""
-    labels = about["Config"].get("Labels") or {}
-    release = labels.get(f"{LABEL}.release", "")
-    adopted = next((item.id for item in releases.values() if item.container == about["Id"]), None)
-    known = releases.get(release)
-    ours = known is not None and labels.get(f"{LABEL}.key") == known.key
-    ours = ours and labels.get("com.docker.compose.service") == SERVICE
-    state = about["State"]
-    return Container(
-        id=about["Id"],
-        name=about["Name"].lstrip("/"),
-        release=adopted or release,
-        state=state["Status"],
-        exit_code=state.get("ExitCode") or 0,
-        policy=(about["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no",
-        health=(state.get("Health") or {}).get("Status"),
-        started=state.get("StartedAt", ""),
-        foreign=adopted is None and not ours,
-    )

@@ -14,7 +14,7 @@ import httpx
 from b70ctl.core.answer import Answer
 from b70ctl.core.metrics import Metrics, read_metrics
 from b70ctl.edge.stream import Gathered, events
-from b70ctl.errors import EngineError
+from b70ctl.errors import EngineError, EngineSilent
 
 _HINT = "b70ctl logs"
 _LONGEST_QUOTE = 400
@@ -37,10 +37,15 @@ class Endpoint:
 
     def healthy(self) -> bool:
         """Whether /health says 200 in time; the engine may be broken all the same."""
+        return self.unwell() is None
+
+    def unwell(self) -> str | None:
+        """Why /health does not say 200; None when it does."""
         try:
-            return self._get("/health").status_code == httpx.codes.OK
-        except EngineError:
-            return False
+            status = self._get("/health").status_code
+        except EngineError as error:
+            return error.what
+        return None if status == httpx.codes.OK else self._error(f"/health says {status}").what
 
     def models(self) -> tuple[str, ...]:
         """The names under which the engine serves."""
@@ -56,19 +61,15 @@ class Endpoint:
         length = next((row.get("max_model_len") for row in rows if row.get("id") == name), None)
         return length if isinstance(length, int) and not isinstance(length, bool) else None
 
-    def version(self) -> str | None:
-        """The vLLM version that the engine states, or None when it states none."""
-        answer = self._get("/version")
-        if answer.status_code != httpx.codes.OK:
-            return None
-        version = self._json(answer).get("version")
-        return version if isinstance(version, str) else None
-
     def metrics(self) -> Metrics:
         """The engine's own figures."""
+        return read_metrics(self.metrics_page())
+
+    def metrics_page(self) -> str:
+        """The page with the engine's own figures, as it is written."""
         answer = self._get("/metrics")
         self._accept(answer.status_code, answer.text)
-        return read_metrics(answer.text)
+        return answer.text
 
     def ask(self, body: Mapping[str, Any], *, path: str = "/v1/chat/completions", timeout: float = 120.0) -> Answer:
         """Post one request and wait for the whole answer, `timeout` seconds at the most."""
@@ -85,7 +86,7 @@ class Endpoint:
             ):
                 await self._read(response, gathered, streamed=bool(body.get("stream")))
         except TimeoutError:
-            raise self._error(f"no complete answer after {timeout:g} s ({gathered.progress()})") from None
+            raise self._silent(f"no complete answer after {timeout:g} s ({gathered.progress()})") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error, gathered.progress()) from None
         return gathered.answer(time.monotonic())
@@ -115,7 +116,7 @@ class Endpoint:
                     chunk = await anext(chunks, b"")
             except TimeoutError:
                 silent = time.monotonic() - (gathered.last_token or gathered.began)
-                raise self._error(f"silent for {silent:.1f} s {gathered.progress()}") from None
+                raise self._silent(f"silent for {silent:.1f} s {gathered.progress()}") from None
             if not chunk:
                 return
             yield chunk
@@ -196,6 +197,9 @@ class Endpoint:
             return self._error("nothing answers there")
         said = str(error) or type(error).__name__
         return self._error(f"{said} ({doing})")
+
+    def _silent(self, what: str) -> EngineError:
+        return EngineSilent(self._error(what).what, hint=_HINT)
 
     def _error(self, what: str) -> EngineError:
         shown = f"{self.base_url}: {what}"

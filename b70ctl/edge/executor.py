@@ -10,6 +10,8 @@ from typing import Any
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import Plan, Step, Verb, way_back
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
+from b70ctl.core.window import in_hand
+from b70ctl.edge.forgiving import goes_on
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
@@ -37,6 +39,8 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
             world.op = book.op
             interrupts.begin()
         for number, step in enumerate(plan.steps):
+            if step.subject in world.passed:
+                continue
             try:
                 with interrupts.shielded():
                     book.write(Event.BEFORE, step=number, what=str(step))
@@ -44,7 +48,8 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
                 _step(step, number, world, book, interrupts)
             except Exception as error:
                 # after the new state is recorded there is nothing to go back to, and the rest is tidying up
-                if not _settled(plan, number):
+                behind = interrupts.behind(error)
+                if not _settled(plan, number) and not goes_on(plan, step, behind, why_of(behind), world):
                     raise
                 late.append(f"{step.verb} {step.subject}: {why_of(error)}")
                 interrupts.answered()
@@ -52,10 +57,15 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
         if book is None:
             raise
         behind = interrupts.behind(caught)
-        _fail(behind, plan, begun, world, book, interrupts)
+        try:
+            _fail(behind, plan, begun, world, book, interrupts)
+        finally:
+            interrupts.end()
         raise behind from caught.__cause__
     with contextlib.suppress(Interrupted), interrupts.shielded():  # all is done: there is nothing left to stop
         book.write(Event.END, result="done", what="; ".join(late), **learnt(plan, world))
+        interrupts.answered()
+        interrupts.end()
     return late
 
 
@@ -92,8 +102,10 @@ def _fail(
 ) -> None:  # fmt: skip
     """Go back, and say how that went."""
     why = why_of(error)
-    if plan.wanted:
-        world.failures[plan.wanted] = "interrupted" if isinstance(error, Interrupted) else why
+    failed = in_hand(plan, begun)
+    if failed:
+        world.failures[failed] = "interrupted" if isinstance(error, Interrupted) else why
+    why = f"{failed}: {why}" if failed in plan.tried else why
     steps = way_back(plan, begun)
     note_leaving(plan, begun, world)
     interrupts.begin_undo()
@@ -101,7 +113,8 @@ def _fail(
         book.write(Event.FAILED, what=why)
     restored = walk_back(steps, world, book)
     if world.unrecorded:
-        world.tell(Note("what was done could not be written down; `b70ctl recover` does it once the disk has room"))
+        later = "; `b70ctl recover` does it once the disk has room" if world.store.folder.is_dir() else ""
+        world.tell(Note(f"what was done could not be written down{later}"))
     else:
         with tolerant(world):
             book.write(Event.END, result=_result(error, restored), what=why)
@@ -109,22 +122,19 @@ def _fail(
         error.what = f"{error.what}; {plan.incumbent} serves again, proven"
         return
     if restored:
-        raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=_look(plan)) from error
+        hint = f"b70ctl logs {failed}" if failed in world.store.releases() else getattr(error, "hint", None)
+        raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=hint) from error
     if isinstance(error, B70Error):
         if plan.incumbent and not restored:
             admitted = any(step.verb is Verb.ADMIT for step in steps)
             error.what = f"{error.what}; {plan.incumbent} {'is back in rotation' if admitted else 'was not touched'}"
-        if error.hint is None and plan.wanted in world.store.releases():
-            error.hint = _look(plan)
+        if error.hint is None and failed in world.store.releases():
+            error.hint = f"b70ctl logs {failed}"
 
 
 def note_leaving(plan: Plan, begun: int, world: World) -> None:
     """Remember which engines were told to stop."""
     world.leaving |= {step.subject for step in plan.steps[:begun] if step.verb is Verb.STOP}
-
-
-def _look(plan: Plan) -> str:
-    return f"b70ctl logs {plan.wanted}"
 
 
 def _result(error: BaseException, restored: bool) -> str:
@@ -169,10 +179,16 @@ def _undo(step: Step, world: World, book: Journal) -> None:
             # an engine that is not sensible is another error: here only writing it down has failed
             world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
             return
+        if step.verb is Verb.COMPANIONS:
+            return  # the engine serves again, and is not less proven because something beside it is missing
         with tolerant(world):
             book.write(Event.END, result="unproven", what=why_of(error))
+        if step.verb is Verb.ADMIT:
+            raise Unproven(f"{step.subject} serves, and may be out of rotation: {why_of(error)}",
+                           hint="b70ctl restore, which asks the router once more") from error  # fmt: skip
+        logs = f"b70ctl logs {step.subject}" if world.store.folder.is_dir() else "docker ps --all"
         raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {why_of(error)}",
-                       hint=f"b70ctl logs {step.subject}") from error  # fmt: skip
+                       hint=logs) from error  # fmt: skip
     world.tell(StepDone(step, time.monotonic() - began, undo=True))
 
 

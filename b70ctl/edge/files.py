@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from b70ctl.errors import B70Error, MachineError
+
+KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def now() -> str:
@@ -42,7 +52,7 @@ def append(path: Path, line: str) -> None:
     """Add one line; what a crash left of a last line says nothing, and is cut off first."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
+        with os.fdopen(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+b") as file:
             file.seek(0)
             written = file.read()
             if not written.endswith(b"\n"):
@@ -68,11 +78,40 @@ def read_text(path: Path) -> str | None:
     """A file's text; None where there is no such file."""
     try:
         # bytes that a disk spoilt are for the reader of the text to find: a journal is read line by line
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bytes(path).decode("utf-8", errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise MachineError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """A file's bytes, of a longer one the first `most`; OSError for what is no file."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read(most)
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    """A descriptor of a file; OSError with what it is for anything else.
+
+    A named pipe would be waited for, and some devices answer for ever.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ENXIO):
+            raise
+        raise _no_file(path, path.stat().st_mode) from error
+    found = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(found):
+        return descriptor
+    os.close(descriptor)
+    raise _no_file(path, found)
+
+
+def _no_file(path: Path, found: int) -> OSError:
+    kind = KINDS.get(stat.S_IFMT(found), "something else")
+    return OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
 
 
 def sync(folder: Path) -> None:

@@ -16,12 +16,15 @@ from b70ctl.core.compose import SECRETS_FILE
 from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
 from b70ctl.core.release import Release
-from b70ctl.core.site import Secret, Site
-from b70ctl.edge.files import replace
+from b70ctl.core.site import API_KEY, Secret, Site
+from b70ctl.edge.files import read_bytes, replace
+from b70ctl.edge.places import expanded
 from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import MachineError, Refused, UsageError
 
 MOST_CARRIED = 64 * 1024 * 1024
+MOST_SECRET = 16_384
+"""Bytes of one secret; a header of more than that is refused on its way."""
 LEFT_OUT = frozenset({".git", "__pycache__"})
 
 ReadImage = Callable[[str], bytes | None]
@@ -67,7 +70,7 @@ def fingerprints(deployment: Deployment, secrets: Mapping[str, str], salt: str) 
 
 def _fingerprint(order: Order) -> str:
     try:
-        files = _tree(order) if order.kind == "tree" else {order.to: Path(order.source).read_bytes()}
+        files = _tree(order) if order.kind == "tree" else {order.to: read_bytes(Path(order.source))}
     except (OSError, Refused):
         return "absent"
     digest = hashlib.sha256()
@@ -85,7 +88,7 @@ def _tree(order: Order) -> dict[str, bytes]:
         if not paths or size > MOST_CARRIED:
             what = f"holds {size:,} bytes; {MOST_CARRIED:,} at most are copied into a release" if paths else "is empty"
             raise Refused(f"{source} {what}", hint=f"write an absolute path to mount it as it is: {source}")
-        return {name: path.read_bytes() for name, path in paths.items()}
+        return {name: read_bytes(path) for name, path in paths.items()}
     except OSError as error:
         raise Refused(f"{source} cannot be read: {_why(error)}") from error
 
@@ -112,7 +115,7 @@ def _content(
 
 def _draft_config(order: Order) -> bytes:
     try:
-        config = json.loads(Path(order.source).read_text(encoding="utf-8"))
+        config = json.loads(read_bytes(Path(order.source)))
     except (OSError, ValueError) as error:
         raise Refused(f"the draft's {order.source} cannot be read: {_why(error)}") from error
     if not isinstance(config, dict):
@@ -125,7 +128,7 @@ def _draft_config(order: Order) -> bytes:
 
 def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
     try:
-        content = Path(order.source).read_bytes()
+        content = read_bytes(Path(order.source))
     except OSError as error:
         scripts = patches[order.name].scripts
         where = next((script.where for script in scripts if order.source.endswith(script.file)), "")
@@ -144,7 +147,7 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
 def draft_limit(config: str) -> int | None:
     """The position limit in a draft's own config.json, where it can be read."""
     try:
-        found = json.loads(Path(config).read_text(encoding="utf-8")).get("max_position_embeddings")
+        found = json.loads(read_bytes(Path(config))).get("max_position_embeddings")
     except (OSError, ValueError, AttributeError):
         return None
     return found if isinstance(found, int) else None
@@ -177,15 +180,18 @@ def _secret(name: str, secret: Secret, root: Path) -> str:
                 f"secret {name} is read from ${secret.env}, which is not set", hint=f"export {secret.env}=…"
             )
     else:
-        path = root / Path(str(secret.file)).expanduser()
+        path = root / expanded(str(secret.file))
         try:
-            if path.exists() and not path.is_file():
-                raise UsageError(f"secret {name} is read from {path}, which is no file")  # a pipe would wait for ever
-            value = path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+            value = read_bytes(path, MOST_SECRET + 3).decode("utf-8").removesuffix("\n").removesuffix("\r")
         except (OSError, ValueError) as error:
             raise UsageError(f"secret {name} is read from {path}: {_why(error)}") from error
     if not value or any(char in value for char in "\n\r\0"):
         raise UsageError(f"secret {name} is empty or has more than one line")
+    if len(value.encode("utf-8", errors="surrogateescape")) > MOST_SECRET:
+        raise UsageError(f"secret {name} has more than {MOST_SECRET:,} bytes, which is no password any more")
+    if name == API_KEY and not (value.isascii() and value.isprintable() and value == value.strip()):
+        raise UsageError(f"secret {name} has spaces around it, or characters that an HTTP header cannot carry",
+                         hint="openssl rand -hex 24")  # fmt: skip
     return value
 
 
@@ -196,7 +202,7 @@ def _why(error: Exception) -> str:
 def kept_secrets(folder: Path) -> dict[str, str]:
     """The secrets that a release was written with; none where it has none."""
     try:
-        lines = (folder / SECRETS_FILE).read_text(encoding="utf-8").split("\n")
+        lines = read_bytes(folder / SECRETS_FILE).decode("utf-8").split("\n")
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -214,5 +220,7 @@ def scratch(folder: Path) -> Iterator[Path]:
         raise MachineError(f"{folder} cannot be written: {_why(error)}", hint="df -h") from error
     try:
         yield made
+    except OSError as error:
+        raise MachineError(f"{made} cannot be filled: {_why(error)}", hint="df -h") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)

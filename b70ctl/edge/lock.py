@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from b70ctl.edge.files import open_regular, read_bytes
 from b70ctl.errors import Locked, MachineError
 
-OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+OPEN = os.O_RDWR | os.O_NOFOLLOW
 
 
 @contextmanager
@@ -64,9 +65,9 @@ def _open(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             # without O_CREAT: a kernel that protects shared directories refuses it for another user's file
-            return os.open(path, OPEN)
+            return open_regular(path, OPEN)
         except FileNotFoundError:
-            descriptor = os.open(path, OPEN | os.O_CREAT, 0o666)
+            descriptor = open_regular(path, OPEN | os.O_CREAT)
             os.fchmod(descriptor, 0o666)  # another user of this machine must be able to take it too
             return descriptor
     except OSError as error:
@@ -93,7 +94,7 @@ def _write(descriptor: int, holder: dict[str, object]) -> None:
 
 def _holder(path: Path) -> str:
     try:
-        known = json.loads(path.read_text())
+        known = json.loads(read_bytes(path))
         return f"`{known['command']}` (pid {known['pid']}, since {known['since']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another command"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from pathlib import Path
 
 from b70ctl.errors import UsageError
@@ -30,25 +32,62 @@ def site_root(given: Path | None) -> Path | None:
     """
     named = given or (Path(os.environ["B70CTL_SITE"]) if os.environ.get("B70CTL_SITE") else None)
     if named is not None:
-        root = named.expanduser().absolute()
-        if not (root / SITE_FILE).is_file():
+        root = absolute(named)
+        if not is_site(root):
             raise UsageError(f"{root} has no {SITE_FILE}, so it is not a site", hint=f"b70ctl init {root}")
         return root
+    here = absolute(Path())
+    for directory in (here, *here.parents):
+        with contextlib.suppress(UsageError):  # a directory above that may not be looked into is nobody's site
+            if is_site(directory):
+                return directory
+    fallback = default_site()
+    return fallback if is_site(fallback) else None
+
+
+def is_site(root: Path) -> bool:
+    """Whether a directory is a site; UsageError where that cannot be told."""
+    file = root / SITE_FILE
     try:
-        here = Path.cwd()
+        return stat.S_ISREG(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UsageError(f"{file} cannot be looked at: {error.strerror}", hint="--site DIR, or B70CTL_SITE") from error
+
+
+def another_site(root: str, ours: Path) -> bool:
+    """Whether a path names a site that is there and is not ours; a site that was moved is the same one."""
+    try:
+        return bool(root) and is_site(Path(root)) and not Path(root).samefile(ours)
+    except (OSError, UsageError):
+        return True  # it may be somebody's, in a home that we may not look into
+
+
+def absolute(path: Path | str) -> Path:
+    """A path that a person named, from here and with their home in it; UsageError for one that cannot be written."""
+    try:
+        found = expanded(path).absolute()
+        str(found).encode()
     except FileNotFoundError:
         raise UsageError("the current directory does not exist any more", hint="cd, or use --site DIR") from None
-    for directory in (here, *here.parents):
-        if (directory / SITE_FILE).is_file():
-            return directory
-    fallback = default_site()
-    return fallback if (fallback / SITE_FILE).is_file() else None
+    except UnicodeEncodeError:
+        raise UsageError(f"{found} is not UTF-8, which Compose files, journals and JSON are written in") from None
+    return found
+
+
+def expanded(path: Path | str) -> Path:
+    """A path with the home that `~` stands for; UsageError for the home of nobody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{path}: whose home that is, is not known", hint="write the whole path") from None
 
 
 def default_site() -> Path:
     """The site of those who have only one."""
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "b70ctl"
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return absolute(base) / "b70ctl"
 
 
 def leases() -> Path:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,19 @@ from b70ctl.core.compose import LABEL
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.host import Card, Host
 from b70ctl.core.image import ImageFacts
-from b70ctl.core.preflight import CardHolder, Seen
+from b70ctl.core.preflight import CardHolder, Room, Seen
 from b70ctl.edge import hardware, ports
 from b70ctl.edge.daemon import Daemon
 
 
 def look(
     deployment: Deployment, facts: ImageFacts | None, host: Host, daemon: Daemon, leaving: Collection[str],
-    *, root: bool,
+    *, root: bool, store: Path | None = None,
 ) -> Seen:  # fmt: skip
     """What is on the box, without the containers in `leaving`, which will have stopped by then.
 
     `root` says whether processes of other users can be seen; where they cannot, a container that has the card mapped
-    counts as holding it.
+    counts as holding it. `store` is the site's memory where an engine is to be stopped, for which the disks need room.
     """
     running = [about for about in daemon.running() if about["Id"] not in leaving]
     ours_publishes = any(_has_port(about, deployment) for about in map(daemon.inspect, leaving) if about)
@@ -34,7 +35,29 @@ def look(
         port_container=container,
         missing=tuple(_missing(deployment)),
         holders=tuple(_holders(deployment, host, running, leaving, root=root)),
+        rooms=tuple(_rooms(store, daemon.root(), root=root)) if store else (),
     )
+
+
+def _rooms(store: Path, docker: Path | None, *, root: bool) -> Iterator[Room]:
+    if (free := _free(store, root=root)) is not None:
+        yield Room(str(store), "releases and the journal lie", free, f"b70ctl prune, or: df -h {store}")
+    if docker is not None and (free := _free(docker, root=True)) is not None:
+        yield Room(str(docker), "Docker keeps containers, logs and caches", free, "docker system df")
+
+
+def _free(folder: Path, *, root: bool) -> int | None:
+    """Bytes that may still be written below a folder, which need not be there yet; None where nobody says."""
+    for place in (folder, *folder.parents):
+        try:
+            disk = os.statvfs(place)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        # what a file system holds back is held back for root
+        return disk.f_frsize * (disk.f_bfree if root else disk.f_bavail)
+    return None
 
 
 def _has_port(about: Mapping[str, Any], deployment: Deployment) -> bool:

@@ -21,7 +21,7 @@ from b70ctl.edge import filling, yamlfile
 from b70ctl.edge.catalog import Catalog, Written
 from b70ctl.edge.files import now
 from b70ctl.edge.hardware import read_host
-from b70ctl.edge.imagefacts import kept_facts, probe_image
+from b70ctl.edge.imagefacts import digest_of, kept_facts, probe_image
 from b70ctl.edge.sitelock import SiteLock, read_lock
 from b70ctl.edge.store import Store
 from b70ctl.errors import Refused, UsageError
@@ -122,17 +122,18 @@ class Workshop:
                 found = probe_image(self.daemon, ref, files, self.folder)
             if found is not None:
                 return found.model_copy(update={"digest": pin.identity}) if pin and "@" in pin.identity else found
+        # which image it is can be told without asking what it holds
+        seen = {"id": about["Id"], "digest": digest_of(about, ref)} if about else {}
+        pinned = {"ref": spec.ref, "digest": pin.identity} if pin else {}
         for facts in self.known_images:
             if ref in (facts.ref, facts.digest) or spec.ref in (facts.ref, facts.digest):
-                return facts.model_copy(
-                    update={"ref": spec.ref, "digest": pin.identity if pin else None} if pin else {}
-                )
-        return ImageFacts(ref=ref, vllm=spec.vllm, source="assumed")
+                return facts.model_copy(update=seen | pinned)
+        return ImageFacts(ref=ref, vllm=spec.vllm, source="assumed").model_copy(update=seen)
 
-    def text(self, deployment: Deployment, release: str, key: str) -> str:
+    def text(self, deployment: Deployment, release: str, key: str, root: str = "") -> str:
         """The release's Compose text, read back and compared with what it must say."""
         template, origin = self.catalog.template(deployment.template)
-        wanted = compose.document(deployment, release, key)
+        wanted = compose.document(deployment, release, key, root)
         text = compose.render(template, wanted)
         try:
             found = compose.literal(yamlfile.parse(text, f"the rendered {deployment.template} template").data)
@@ -167,7 +168,8 @@ class Workshop:
             deployment, wanted.patches, self.lock.accepted(), lambda path: daemon.read_file(image_id, path)
         )
         hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
-        return filling.Prepared(release, image_id, files, self.text(deployment, release.id, release.key), hidden)
+        text = self.text(deployment, release.id, release.key, str(self.catalog.root))
+        return filling.Prepared(release, image_id, files, text, hidden)
 
 
 def check_with_compose(prepared: filling.Prepared, store: Store, composer: Composer) -> None:

@@ -36,8 +36,8 @@ def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]
     world.tell(Note(f"`{op.begin.by}` was not finished: {plan.because}"))
     if plan.finish:
         return _finish(op, plan.steps, world, book)
-    if op.plan.wanted:
-        world.failures[op.plan.wanted] = f"interrupted: {plan.because}"
+    for release in filter(None, (op.plan.wanted, *op.plan.tried)):
+        world.failures[release] = f"interrupted: {plan.because}"
     interrupts.begin_undo()
     note_leaving(op.plan, op.begun, world)
     world.leaving -= _started_since(op, world)

@@ -7,10 +7,13 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import ClassVar
 
 from b70ctl.errors import Interrupted
 
 ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ORDINARY = (signal.SIG_DFL, signal.default_int_handler)
+"""What ends the process."""
 
 
 @dataclass(slots=True)
@@ -24,9 +27,14 @@ class Interrupts:
 
     terminal: bool
     warn: Callable[[str], None]
+    patient: bool = False
+    """On the way back the first Ctrl-C only warns without a terminal too."""
     working: bool = False
     """Whether a plan was begun: before that there is nothing to undo, and one Ctrl-C is enough."""
     undoing: bool = False
+    heard: ClassVar[signal.Signals | None] = None
+    """The last one that came to this process."""
+    _ended: bool = False
     _count: int = 0
     _shields: int = 0
     _pending: bool = False
@@ -35,7 +43,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Answer signals inside the block; afterwards they mean what they meant before."""
+        """Answer signals inside the block; afterwards they mean what they meant before, or nothing once it ended."""
         # what is ignored stays ignored: `nohup` means that the terminal may go
         heard = [number for number in ASKED if signal.getsignal(number) is not signal.SIG_IGN]
         self._before = {number: signal.signal(number, self._asked) for number in heard}
@@ -45,7 +53,9 @@ class Interrupts:
             raise self.behind(error) from error.__cause__
         finally:
             for number, handler in self._before.items():
-                signal.signal(number, handler)  # type: ignore[arg-type]
+                # a command whose result stands is about to end with it, and not by a signal that comes too late
+                over = self._ended and handler in ORDINARY
+                signal.signal(number, signal.SIG_IGN if over else handler)  # type: ignore[arg-type]
 
     @contextlib.contextmanager
     def shielded(self) -> Iterator[None]:
@@ -59,9 +69,14 @@ class Interrupts:
             self._pending = False
             raise Interrupted("interrupted")
 
+    def presses(self) -> int:
+        """How often Ctrl-C was pressed since there is something to undo."""
+        return self._count
+
     def begin(self) -> None:
         """From here on there is something to undo."""
         self.working, self.undoing, self._count, self._raised = True, False, 0, None
+        self._ended = False
 
     def begin_undo(self) -> None:
         """From here on only another Ctrl-C stops the work."""
@@ -74,17 +89,25 @@ class Interrupts:
         """What was asked for was heard, and there was nothing to undo."""
         self._pending, self._raised = False, None
 
+    def end(self) -> None:
+        """The command has come to its result, which no signal changes any more."""
+        self._ended = True
+        self._pending = False
+
     def behind(self, error: BaseException) -> BaseException:
         """The interruption that a library made an error of its own of; else the error itself."""
         return self._raised if self._raised and not isinstance(error, Interrupted) else error
 
     def _asked(self, number: int, _frame: FrameType | None) -> None:
+        Interrupts.heard = signal.Signals(number)
+        if self._ended:
+            return
         if number == signal.SIGINT:
             self._count += 1
         if self.undoing:
             if number != signal.SIGINT:
                 return
-            if self._count == 1 and self.terminal:
+            if self._count == 1 and (self.terminal or self.patient):
                 self.warn("going back; Ctrl-C once more stops waiting and leaves the rest to `b70ctl recover`")
                 return
         elif number == signal.SIGINT and self.working and self.terminal and self._count == 1:

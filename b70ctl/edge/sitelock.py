@@ -39,7 +39,7 @@ class SiteLock(Strict):
 
 def read_lock(root: Path | None) -> SiteLock:
     """The site's lock file; empty where there is none."""
-    if root is None or not (root / FILE).is_file():
+    if root is None or not (root / FILE).exists():
         return SiteLock()
     document = yamlfile.read(root / FILE)
     return checked(SiteLock, document.data, [document])

@@ -11,14 +11,14 @@ from b70ctl.core.history import newest_proven
 from b70ctl.core.plan import Step, Verb
 from b70ctl.core.progress import Note
 from b70ctl.core.release import Release, Verdict
-from b70ctl.edge import draining, filling
+from b70ctl.edge import draining, filling, window
 from b70ctl.edge.boot import follow
-from b70ctl.edge.companions import companions_file, companions_project
+from b70ctl.edge.companions import start_companions
 from b70ctl.edge.files import now
 from b70ctl.edge.proving import prove
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG
 from b70ctl.edge.world import World, image_tag
-from b70ctl.errors import DaemonAway, DaemonError, EngineError, Refused
+from b70ctl.errors import B70Error, DaemonAway, DaemonError, EngineError, Refused
 
 LOG_LINES = 5000
 """Lines of an engine's log that stay with its release."""
@@ -29,8 +29,8 @@ def take(step: Step, world: World) -> None:
     STEPS[step.verb](step, world)
 
 
-def _write(_: Step, world: World) -> None:
-    prepared = world.prepared
+def _write(step: Step, world: World) -> None:
+    prepared = world.prepared.get(step.subject)
     if prepared is None:
         raise Refused("the release was not prepared, so it cannot be written")
     with world.store.writing(prepared.release) as folder:
@@ -137,13 +137,6 @@ def _serve(step: Step, world: World) -> None:
     world.update_state(serving=release.id, stopped=False, drained=None, withdrawn=withdrawn)
 
 
-def _companions(_: Step, world: World) -> None:
-    if world.site.companions:
-        file = companions_file(world.site, world.root, world.store.folder)
-        world.daemon.ensure_network(world.site.network, world.site.name)
-        world.compose().up_companions(file, companions_project(world.site))
-
-
 def _remove(step: Step, world: World) -> None:
     container = world.container(step.subject)
     if container is None or world.release(step.subject).kind == "adopted":
@@ -155,7 +148,9 @@ def _remove(step: Step, world: World) -> None:
 
 
 def _discard(step: Step, world: World) -> None:
-    if step.subject not in world.store.releases():
+    try:
+        release = world.release(step.subject)
+    except B70Error:
         world.store.sweep()
         return
     container = world.container(step.subject)
@@ -165,15 +160,15 @@ def _discard(step: Step, world: World) -> None:
         # first the container, then the record: a full disk must not leave it on the port and the card
         with contextlib.suppress(DaemonError):
             log = world.daemon.logs(container.id, LOG_LINES)
-        if world.release(step.subject).kind == "adopted":
-            world.daemon.stop(container.id, world.release(step.subject).deployment.stop_grace)
+        if release.kind == "adopted":
+            world.daemon.stop(container.id, release.deployment.stop_grace)
         else:
             world.daemon.remove(container.id)
     if log is not None:
         world.store.keep_log(step.subject, FAILED_LOG, log)
     before = world.store.verdict(step.subject)
-    if why.startswith("interrupted") and before is not None and before.state == "proven" and before.op != world.op:
-        return  # it was proven before, and nothing was found against it now
+    if why.startswith("interrupted") and before is not None and _stands(before, release, world):
+        return
     state = "interrupted" if why.startswith("interrupted") else "failed"
     boot = world.boots.get(step.subject)
     world.store.save_verdict(
@@ -181,6 +176,14 @@ def _discard(step: Step, world: World) -> None:
         Verdict(state=state, at=now(), op=world.op, why=why, findings=world.findings.get(step.subject, ()),
                 boot=boot.to_dict() if boot else {}),
     )  # fmt: skip
+
+
+def _stands(verdict: Verdict, release: Release, world: World) -> bool:
+    """Whether an interruption says nothing against a verdict: it is of an earlier command, or is itself a fault."""
+    if verdict.state == "proven":
+        # what was interrupted in a window is the command, not the proof
+        return verdict.op != world.op or release.dark
+    return verdict.state == "failed" and verdict.op == world.op
 
 
 def _idle(_: Step, world: World) -> None:
@@ -223,7 +226,7 @@ STEPS: dict[Verb, Callable[[Step, World], None]] = {
     Verb.AWAIT: _await,
     Verb.PROBE: _probe,
     Verb.SERVE: _serve,
-    Verb.COMPANIONS: _companions,
+    Verb.COMPANIONS: start_companions,
     Verb.REMOVE: _remove,
     Verb.DISCARD: _discard,
     Verb.IDLE: _idle,
@@ -233,4 +236,6 @@ STEPS: dict[Verb, Callable[[Step, World], None]] = {
     Verb.HALT: draining.halt,
     Verb.DRAINED: draining.drained,
     Verb.ADMIT: draining.admit,
+    Verb.VERIFY: window.verify,
+    Verb.RUN: window.run,
 }

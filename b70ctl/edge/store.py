@@ -69,6 +69,7 @@ class Store:
 
     def save_state(self, state: State) -> None:
         """Replace the state file."""
+        _still_there(self.folder)
         replace(self.folder / "state.json", state.model_dump_json(indent=1))
 
     def salt(self) -> str:
@@ -147,10 +148,12 @@ class Store:
 
     def save_verdict(self, release: str, verdict: Verdict) -> None:
         """Record what became of a release."""
+        _still_there(self.release_folder(release))
         replace(self.release_folder(release) / "verdict.json", verdict.model_dump_json(indent=1))
 
     def keep_log(self, release: str, name: str, text: str) -> None:
         """Keep the engine's log with its release."""
+        _still_there(self.release_folder(release))
         replace(self.release_folder(release) / name, text)
 
     # -- journal ----------------------------------------------------------------------------------------------------
@@ -188,8 +191,16 @@ class Journal:
 
     def write(self, event: Event, **fields: Any) -> None:
         """Append one line and make sure that it is on the disk."""
+        if event is not Event.BEGIN:
+            _still_there(self.store.folder)
         line = Line(op=self.op, at=now(), event=event, **fields)
         append(self.store.journal_file, line.model_dump_json(exclude_none=True))
+
+
+def _still_there(folder: Path) -> None:
+    """Raise for a folder that somebody took away: a memory that begins anew would be worth less than none."""
+    if not folder.is_dir():
+        raise MachineError(f"{folder} is gone: it was removed while this command was at work", hint="docker ps --all")
 
 
 def _model(kind: type[Kind], raw: str, path: Path) -> Kind:

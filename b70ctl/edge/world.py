@@ -9,13 +9,32 @@ from typing import Any
 
 from b70ctl.core.bootfacts import BootFacts
 from b70ctl.core.progress import Event
+from b70ctl.core.quiet import Sign
 from b70ctl.core.release import Container, Observed, Release, State
 from b70ctl.core.site import API_KEY, Site
+from b70ctl.core.window import Turn
 from b70ctl.edge import filling
 from b70ctl.edge.composer import Composer
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.store import Store
+from b70ctl.errors import Refused
+
+
+@dataclass(slots=True)
+class Errand:
+    """What a window is opened for, and what became of it."""
+
+    argv: tuple[str, ...]
+    signs: Callable[[], Sequence[Sign]]
+    """Asks whether the box is quiet."""
+    presses: Callable[[], int] = int
+    """How often Ctrl-C was pressed."""
+    anyway: bool = False
+    """A box that is not quiet is good enough."""
+    aside: bool = False
+    """The command's stdout goes to stderr, since ours is for data."""
+    turns: dict[str, Turn] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -30,37 +49,53 @@ class World:
     tell: Callable[[Event], None]
     holds: Callable[[], Sequence[int]] = tuple
     """The descriptors of the locks that this command holds, for the processes that it starts."""
-    prepared: filling.Prepared | None = None
+    prepared: dict[str, filling.Prepared] = field(default_factory=dict)
+    """What is to be written, by release."""
+    errand: Errand | None = None
     adopted: Release | None = None
+    known: dict[str, Release] = field(default_factory=dict)
+    """Every release that was seen in the store."""
     op: int = 0
     leaving: set[str] = field(default_factory=set)
     """Releases that were told to stop and may still be at it: they are not running, whatever Docker says."""
     begun: dict[str, float] = field(default_factory=dict)
     boots: dict[str, BootFacts] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    """Releases whose steps are passed over: their turn in a window ended early, or will not come."""
     unrecorded: list[str] = field(default_factory=list)
     """Steps of the way back that were done, and that a full disk kept from being written down."""
     findings: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
 
     def release(self, name: str) -> Release:
-        """A release that lies in the store."""
-        return self.store.release(name)
+        """A release of the store; one that was seen there stays known, so that no way back is lost with its folder."""
+        try:
+            return self.store.release(name)
+        except Refused:
+            if name in self.known:
+                return self.known[name]
+            raise
 
     def observe(self) -> Observed:
         """What Docker shows of the site now."""
-        return self.daemon.observe(self.site.name, self.store.releases())
+        self.known |= self.store.releases()
+        return self.daemon.observe(self.site.name, self.known)
 
     def container(self, release: str) -> Container | None:
         """The release's own container."""
         return self.observe().of(release)
 
-    def endpoint(self, release: Release) -> Endpoint:
-        """Where the release's engine answers."""
+    def key(self, release: Release) -> str | None:
+        """The API key that the release's engine asks for, where it does."""
         secrets = filling.kept_secrets(self.store.release_folder(release.id))
         if release.kind == "adopted":
             secrets = filling.read_secrets(self.site, self.root)
+        return secrets.get(API_KEY)
+
+    def endpoint(self, release: Release) -> Endpoint:
+        """Where the release's engine answers."""
         probes = release.deployment.probes
-        return Endpoint(release.deployment.address.url, secrets.get(API_KEY), silence=probes.silence)
+        return Endpoint(release.deployment.address.url, self.key(release), silence=probes.silence)
 
     def update_state(self, **fields: Any) -> State:
         """Change the site's state file."""

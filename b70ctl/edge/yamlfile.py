@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from b70ctl.core.inherit import kind_of
+from b70ctl.edge.files import read_bytes
 from b70ctl.errors import UsageError
 
 MOST_BYTES = 1_000_000
@@ -85,7 +86,7 @@ def read(path: Path) -> Document:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UsageError(f"{path} has {path.stat().st_size:,} bytes; more than {MOST_BYTES:,} are not read")
-        raw = path.read_bytes()
+        raw = read_bytes(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     return parse(raw, str(path))

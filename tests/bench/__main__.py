@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import diagnosing, memory, rendering, startup, switching
+from . import diagnosing, memory, rendering, startup, switching, verifying, watching
 
-for benchmark in (startup, rendering, switching, memory, diagnosing):
+for benchmark in (startup, rendering, switching, memory, diagnosing, verifying, watching):
     benchmark.main()

@@ -36,6 +36,7 @@ COMMANDS = (
     ("plan", "demo-b"),
     ("switch", "demo-b", "--yes"),
     ("status",),
+    ("watch", "--once"),
     ("rollback", "--yes"),
     ("history",),
     ("logs",),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,10 +28,26 @@ def test_a_new_site_is_a_site(b70ctl, tmp_path):
     assert b70ctl("--site", tmp_path / "new", "profiles", "list").code == 0
 
 
-@pytest.mark.parametrize("models", ["/srv/my models", "it's: here", "/srv/$X", "/srv/#1", "no", "/srv/ü"])
+@pytest.mark.parametrize("models", ["/srv/my models", "/srv/it's: here", "/srv/$X", "/srv/#1", "/srv/ü"])
 def test_any_models_directory_is_written_so_that_it_is_read_back(b70ctl, tmp_path, models):
     assert b70ctl("init", tmp_path / "new", "--models", models).code == 0
     assert open_catalog(tmp_path / "new").site.models == models
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [("weights", "{here}/weights"), ("../no", "{above}/no"), (".", "{here}"), ("../new/no", "no"), ("../new", "."),
+     ("~/weights", "{home}/weights"), ("../newer", "{above}/newer")],
+)  # fmt: skip
+def test_a_models_directory_is_meant_from_where_it_was_typed(b70ctl, tmp_path, typed, written):
+    assert b70ctl("init", tmp_path / "new", "--models", typed).code == 0
+    meant = written.format(here=Path.cwd(), above=tmp_path, home=Path.home())
+    assert open_catalog(tmp_path / "new").site.models == meant
+
+
+def test_a_models_directory_that_was_not_named_is_the_sites_own(b70ctl, tmp_path):
+    assert b70ctl("init", tmp_path / "new").code == 0
+    assert open_catalog(tmp_path / "new").site.models == "models"
 
 
 def test_a_site_is_not_made_twice(b70ctl, tmp_path):
@@ -53,6 +72,81 @@ def test_a_place_that_cannot_be_written_is_an_error_and_no_crash(b70ctl, tmp_pat
     said = b70ctl("init", tmp_path / "file" / "new")
     assert said.code in (1, 3)
     assert "fault of b70ctl" not in said.error
+
+
+@pytest.mark.parametrize("directory", ["new", None], ids=["relative", "default"])
+def test_in_a_directory_that_is_gone_a_site_is_made_only_where_that_is_not_asked(b70ctl, tmp_path, directory):
+    (tmp_path / "elsewhere").rmdir()
+    said = b70ctl("init", *([directory] if directory else []))
+    if directory:
+        assert said.code == 2
+        assert "the current directory does not exist any more" in said.error
+        assert "hint: cd" in said.err
+        said = b70ctl("init", tmp_path / "new", "--models", "weights")
+        assert "the current directory does not exist any more" in said.error
+    else:
+        assert said.code == 0
+    assert b70ctl("init", tmp_path / "new").code == 0
+
+
+def test_a_name_that_no_file_can_have_is_told(b70ctl, tmp_path):
+    said = b70ctl("init", tmp_path / ("n" * 300))
+    assert said.code == 1
+    assert "cannot be made: File name too long" in said.error
+    named = b70ctl("--site", tmp_path / ("n" * 300), "status")
+    assert named.code == 2
+    assert "cannot be looked at: File name too long" in named.error
+
+
+@pytest.mark.parametrize("name", [".b70ctl", "profiles", "templates", "patches"])
+def test_a_file_in_the_place_of_a_directory_is_named_with_a_way_out(b70ctl, tmp_path, name):
+    root = tmp_path / "new"
+    root.mkdir()
+    (root / name).write_text("mine")
+    said = b70ctl("init", root)
+    assert said.code == 1
+    assert f"{root / name} is in the way" in said.error
+    assert f"hint: mv {root / name} " in said.err
+    assert (root / name).read_text() == "mine"
+    assert not (root / "site.yaml").exists()
+
+
+def test_a_path_that_is_not_utf_8_is_refused_by_name(b70ctl, tmp_path):
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    for words in (("init", root), ("init", tmp_path / "new", "--models", root), ("--site", root, "status")):
+        said = b70ctl(*words)
+        assert said.code == 2
+        assert "is not UTF-8" in said.error
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("words", [("init", "~nobody-here/b70"), ("--site", "~nobody-here/b70", "status")])
+def test_the_home_of_nobody_is_told(b70ctl, words):
+    said = b70ctl(*words)
+    assert said.code == 2
+    assert "~nobody-here/b70: whose home that is, is not known" in said.error
+
+
+AS_NOBODY = """
+import os, sys
+from b70ctl.cli import app, authoring
+from b70ctl.cli.commands import write
+if os.getuid() == 0:
+    os.seteuid(65534)
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.process
+def test_a_home_of_another_user_is_told_with_a_way_out(tmp_path):
+    (tmp_path / "home").mkdir(mode=0o500)
+    env = {"HOME": str(tmp_path / "home"), "PATH": ""}
+    for words in (["init"], ["init", str(tmp_path / "home" / "b70")]):
+        ran = subprocess.run([sys.executable, "-c", AS_NOBODY, *words], env=env, capture_output=True, text=True,
+                             check=False)  # fmt: skip
+        assert ran.returncode == 1, ran.stderr
+        assert "cannot be made: Permission denied" in ran.stderr
+        assert "hint: b70ctl init DIR" in ran.stderr
 
 
 def test_without_a_directory_it_is_the_default_site(b70ctl):

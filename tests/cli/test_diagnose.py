@@ -257,8 +257,12 @@ def booted(tmp_path, version, fault=""):
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "version", ["0.19.0", "0.20.2", "0.21.1.dev17", "0.23.0", "0.28.0", "0.30.0", "0.31.0", "0.33.0"]
-)
+    "version",
+    [
+        "0.19.0", "0.20.2", "0.21.1.dev17", "0.22.1", "0.23.0", "0.24.0", "0.25.1", "0.26.0", "0.27.1", "0.28.0",
+        "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0",
+    ],
+)  # fmt: skip
 def test_no_version_of_the_stand_in_that_boots_has_a_cause_of_anything(b70ctl, tmp_path, version):
     log = tmp_path / "log"
     log.write_text(booted(tmp_path, version))

@@ -31,6 +31,15 @@ def test_a_problem_is_told_with_its_evidence_and_what_to_type(b70ctl):
     assert lines[-1].startswith("7 problems, 1 of them blocking; 0 not known")
 
 
+@pytest.mark.parametrize("host", ["one-b70", "four-b70", "b60", "a770", "mixed", "no-card"])
+def test_the_totals_count_the_lines_that_are_shown(host, b70ctl):
+    *lines, total = b70ctl("doctor", "--host-root", HOSTS / host).out.splitlines()
+    words = [line.split()[0] for line in lines if not line.lstrip().startswith("->")]
+    problems = sum(word.isupper() for word in words)
+    assert total == (f"{problems} problems, {words.count('BLOCK')} of them blocking; "
+                     f"{words.count('unknown')} not known; {words.count('ok')} ok")  # fmt: skip
+
+
 def test_data_has_every_finding_and_what_blocks(b70ctl):
     said = b70ctl("doctor", "--host-root", HOSTS / "b60", "--json")
     assert said.data["blocking"] == ["guc"]

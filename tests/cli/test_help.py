@@ -51,6 +51,19 @@ def test_help_is_shown_and_needs_neither_site_nor_daemon(words, b70ctl):
 
 
 @each
+def test_the_usage_line_has_names_in_one_pair_of_brackets_or_none(words, b70ctl):
+    [usage] = [line for line in b70ctl(*words, "--help").out.splitlines() if line.startswith("Usage: ")]
+    assert usage.startswith(f"Usage: b70ctl {' '.join(words)} [OPTIONS]")
+    assert not {"{", "}", "[[", "]]"} & {*usage, *(usage[at : at + 2] for at in range(len(usage)))}
+
+
+@each
+def test_what_an_option_takes_has_a_name(words, b70ctl):
+    options = b70ctl(*words, "--help").out.partition("Options:")[2]
+    assert re.findall(r"--\S+ <[a-z ]+>", options) == []
+
+
+@each
 def test_every_option_says_what_it_is_for(words):
     lacking = [each.name for each in ALL[words].params if each.name != "help" and not getattr(each, "help", None)]
     assert lacking == []

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from b70ctl.core.bootlog import BootFacts, BootLog, Stage, differences
 
 LOGS = Path(__file__).parent / "bootlogs"
-BOOTED = ("vllm-0.19.0", "vllm-0.21.1.dev17", "vllm-0.28.0", "vllm-0.30.0-colour", "vllm-0.33.0-tp2")
+BOOTED = sorted(path.stem for path in LOGS.glob("vllm-*.log"))
+REAL = [name for name in BOOTED if "-cpu" in name]
 
 
 def read(name: str) -> list[str]:
@@ -33,6 +34,13 @@ def stages(name: str) -> list[Stage]:
     return [stage for line in read(name) if (stage := log.feed(line))]
 
 
+def real(version: str, *, init: float, profile: float | None = None) -> dict[str, object]:
+    """What a boot on a processor tells."""
+    pool = {"kv_tokens": 131_072, "max_concurrency": 64.0, "concurrency_length": 2048}
+    took = {"profile_seconds": profile} if profile else {}
+    return {"vllm_version": version, "enforce_eager": False, "init_seconds": init} | pool | took
+
+
 @pytest.mark.parametrize("name", BOOTED)
 def test_every_version_reaches_serving_without_going_back(name: str) -> None:
     seen = stages(name)
@@ -48,6 +56,15 @@ def test_an_eager_boot_skips_compiling_and_capturing() -> None:
         Stage.ALLOCATING,
         Stage.SERVING,
     ]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_boot_goes_through_the_stages_that_it_has(name: str) -> None:
+    eager = booted(*read(name)).facts().enforce_eager
+    compiling = () if eager else (Stage.COMPILING,)
+    assert stages(name) == [
+        Stage.STARTING, Stage.LOADING, *compiling, Stage.PROFILING, Stage.ALLOCATING, Stage.SERVING,
+    ]  # fmt: skip
 
 
 def test_a_hub_id_is_a_download_until_its_shards_are_read() -> None:
@@ -168,6 +185,12 @@ def test_a_hub_id_is_a_download_until_its_shards_are_read() -> None:
                 "init_seconds": 44.2,
             },
         ),
+        ("vllm-0.21.0-cpu", real("0.21.0", init=62.76, profile=0.57) | {"async_scheduling": False}),
+        ("vllm-0.26.0-cpu", real("0.26.0", init=66.45, profile=0.23) | {"async_scheduling": False}),
+        ("vllm-0.26.0-cpu-ngram", real("0.26.0", init=29.54) | {"async_scheduling": False, "enforce_eager": True}),
+        ("vllm-0.28.0-cpu", real("0.28.0", init=42.77, profile=0.27)),
+        ("vllm-0.30.0-cpu", real("0.30.0", init=43.65, profile=0.24)),
+        ("vllm-0.32.0-cpu", real("0.32.0", init=38.43, profile=0.15)),
     ],
 )
 def test_the_facts_of_every_version_are_read(name: str, facts: dict[str, object]) -> None:
@@ -236,6 +259,34 @@ def test_the_first_fault_is_the_cause_not_its_echo() -> None:
 def test_an_echo_alone_is_better_than_nothing() -> None:
     lines = [line for line in read("crash-gptq-marlin-repack") if line.startswith("(APIServer")]
     assert (booted(*lines).facts().first_error or "").startswith("RuntimeError: Engine core initialization failed")
+
+
+STOP = {
+    "0.21": "(EngineCore pid=9) INFO 01-01 00:01:59 [core.py:1242] Shutdown initiated (timeout=30)",
+    "0.26": "(APIServer pid=1) INFO 01-01 00:02:00 [launcher.py:100] [shutdown] API server: shutdown triggered",
+}
+ECHO = (
+    "(APIServer pid=1) ERROR 01-01 00:02:05 [async_llm.py:906] AsyncLLM output_handler failed.",
+    "(APIServer pid=1) ERROR 01-01 00:02:05 [async_llm.py:906] Traceback (most recent call last):",
+    '(APIServer pid=1) ERROR 01-01 00:02:05 [async_llm.py:906]   File "async_llm.py", line 849, in output_handler',
+    "(APIServer pid=1) ERROR 01-01 00:02:05 [async_llm.py:906] EngineDeadError: EngineCore encountered an issue.",
+)
+
+
+@pytest.mark.parametrize("stop", STOP.values(), ids=list(STOP))
+def test_processes_that_lose_one_another_after_a_stop_are_no_fault(stop: str) -> None:
+    assert booted(stop, *ECHO).facts().first_error is None
+    assert booted(*ECHO, stop).facts().first_error == "AsyncLLM output_handler failed."
+
+
+def test_what_breaks_by_itself_after_a_stop_is_a_fault_all_the_same() -> None:
+    broken = ("Traceback (most recent call last):", "  File 'x'", "RuntimeError: UR_RESULT_ERROR_DEVICE_LOST")
+    assert booted(STOP["0.26"], *broken).facts().first_error == broken[-1]
+
+
+def test_a_stop_that_a_client_speaks_of_is_none() -> None:
+    said = STOP["0.21"].replace("Shutdown initiated", "Received request chatcmpl-1: prompt: 'Shutdown initiated")
+    assert booted(said, *ECHO).facts().first_error == "AsyncLLM output_handler failed."
 
 
 @pytest.mark.parametrize(

@@ -379,6 +379,24 @@ def test_an_image_is_judged_by_its_runtime_and_by_how_many_cards_there_are(runti
     assert (found.state, found.subject) == (state, "a/b:1")
 
 
+def test_an_image_that_was_asked_and_does_not_tell_is_not_to_be_asked_again():
+    image = {"ref": "a/b:1", "vllm": "0.1", "compute_runtime": None}
+    for source, remedy in (("probe", None), ("catalog", "b70ctl images probe a/b:1")):
+        found = answer(a_box(images=[image | {"source": source}]), "runtime-image")
+        assert (found.state, found.do) == ("unknown", remedy)
+
+
+def test_an_image_that_is_too_old_is_to_be_replaced_and_not_only_asked():
+    image = {"ref": "a/b:1", "vllm": "0.1", "compute_runtime": "25.48.36300.8", "source": "probe"}
+    assert "use an image with a newer compute-runtime" in answer(a_box(images=[image]), "runtime-image").do
+
+
+@pytest.mark.parametrize(("site", "remedy"), [("b70", "b70ctl images probe IMAGE"), (None, None)])
+def test_where_no_image_was_asked_the_remedy_is_one_where_it_would_be_kept(site, remedy):
+    found = answer(a_box(site=site, images=[]), "runtime-image")
+    assert (found.state, found.do) == ("unknown", remedy)
+
+
 PORTS = [
     ({}, "ok", False),
     ({"by": "container x", "container": "x", "site": "b70"}, "ok", False),

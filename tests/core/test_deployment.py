@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.deployment import SHOWN, Address, Deployment, changes
-from tests.making import a_profile, resolved
+from b70ctl.core.deployment import BY_HAND, SHOWN, Address, Deployment, Mount, changes
+from tests.making import ADDRESS, a_profile, resolved
 
 BASE = resolved(a_profile(engine={"max_model_len": 8192}, env={"A": "1", "B": "2"}))
 
@@ -40,9 +40,32 @@ def test_docker_waits_longer_than_the_engine():
     assert BASE.stop_grace > BASE.shutdown_timeout
 
 
-def test_nothing_before_is_no_change_and_neither_is_the_same_again():
-    assert changes(None, BASE) == ()
+def test_the_same_again_is_no_change():
     assert changes(BASE, BASE) == ()
+
+
+def test_where_nothing_was_before_it_is_told_what_there_will_be():
+    told = {each.what: (each.before, each.after) for each in changes(None, BASE)}
+    assert told == {
+        "image": (None, "example/vllm:1"), "vLLM": (None, "0.21.0"), "models": (None, "m"),
+        "cards": (None, ADDRESS), "address": (None, "http://127.0.0.1:8000/v1"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_is_not_known_of_a_container_made_by_hand_is_no_difference(back):
+    unknown = {"vllm": "unknown", "env": {}, "cards": (), "groups": (), "template": BY_HAND}
+    other = BASE.model_copy(update=unknown | {"ipc": "host"})
+    pair = (BASE, other) if back else (other, BASE)
+    assert [each.what for each in changes(*pair)] == ["ipc"]
+
+
+def test_mounts_in_another_order_are_the_same_and_others_are_told_as_docker_writes_them():
+    one, two = Mount(source="/a", target="/x", read_only=True), Mount(source="/b", target="/y", read_only=False)
+    before, turned = (BASE.model_copy(update={"mounts": mounts}) for mounts in ((one, two), (two, one)))
+    assert changes(before, turned) == ()
+    [change] = changes(before, BASE.model_copy(update={"mounts": (one,)}))
+    assert (change.before, change.after) == ("/a:/x:ro /b:/y", "/a:/x:ro")
 
 
 def test_a_changed_flag_is_told_by_its_name():

@@ -138,6 +138,18 @@ def test_the_newest_are_kept_and_the_oldest_are_forgotten_first(serving, keep):
     assert gone == rest[: max(len(rest) - keep, 0)]
 
 
+@given(st.lists(st.sampled_from(["proven", "failed", "interrupted", None]), max_size=12), st.integers(0, 6))
+def test_releases_that_were_not_proven_take_no_others_place_when_old_ones_are_forgotten(states, keep):
+    releases = {a_release(number).id: state for number, state in enumerate(states, 1)}
+    verdicts = {name: a_verdict(state) if state else None for name, state in releases.items()}
+    gone = prunable(State(), {name: MANY[name] for name in releases}, [], keep, verdicts)
+    for proven in (True, False):
+        names = [name for name, state in releases.items() if (state == "proven") is proven]
+        assert [name for name in gone if name in names] == names[: max(len(names) - keep, 0)]
+        said = "proven ones" if proven else "that were not proven"
+        assert all(said in gone[name] for name in names if name in gone)
+
+
 def test_release_names_sort_by_age_up_to_ten_thousand():
     names = [release_id(number, "p", "abcdef") for number in (1, 2, 10, 999, 9999)]
     assert names == sorted(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from b70ctl.core.preflight import CardHolder, Seen, faults, refusal
+from b70ctl.core.preflight import ROOM_FOR_RECORDS, ROOM_FOR_RELEASE, CardHolder, Room, Seen, faults, refusal
 from b70ctl.errors import Exit, MachineError, Refused
 from tests.making import ADDRESS, a_host, a_profile, a_site, resolved, some_facts
 
@@ -35,6 +35,7 @@ def test_where_all_is_well_nothing_is_said():
         ({"port_holder": "process 7 (nginx)"}, "port 8000 on 127.0.0.1 is taken by process 7", "--port N"),
         ({"port_holder": "container old", "port_container": "old"}, "container old", "--adopt old"),
         ({"holders": (CardHolder(ADDRESS, "container old", "old"),)}, f"card {ADDRESS} is held", "--adopt old"),
+        ({"rooms": (Room("/s", "releases lie", 63_960_000, "df -h /s"),)}, "64.0 MB are free in /s", "df -h /s"),
     ],
 )
 def test_each_obstacle_is_told_with_what_to_do_about_it(changes, what, hint):
@@ -63,6 +64,18 @@ def test_a_profile_that_needs_a_card_is_told_where_there_is_none():
     [fault] = found(blind)
     assert fault.exit_code is Exit.MACHINE
     assert found(resolved(a_profile(cards="none")), a_profile()) == []
+
+
+@pytest.mark.parametrize(("profile", "need"), [(PROFILE, ROOM_FOR_RELEASE), (None, ROOM_FOR_RECORDS)])
+def test_a_disk_with_less_room_than_a_switch_may_write_stops_no_engine(profile, need):
+    def told(free):
+        return found(profile=profile, rooms=(Room("/site", "releases lie", free, "df -h /site"),))
+
+    assert told(need) == []
+    [fault] = told(need - 100_000)
+    assert fault.exit_code is Exit.MACHINE
+    assert f"{need / 1e6 - 0.1:.1f} MB are free in /site" in fault.what
+    assert f"{need // 1_000_000} MB are needed" in fault.what
 
 
 def test_one_obstacle_is_itself_and_several_are_told_together():

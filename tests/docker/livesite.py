@@ -26,6 +26,8 @@ from tests.rig.image_files import INTEL, OPENAI
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CUT = Path(__file__).with_name("cut.py")
+ROOMY = Path(__file__).with_name("roomy.py")
+LATE = Path(__file__).with_name("late.py")
 MARK = "b70ctl.test"
 QUICK = {"STANDIN_BOOT_SECONDS": "0.05", "STANDIN_TOKENS_PER_SECOND": "20000"}
 FAST_PROBES = dict.fromkeys(("arithmetic", "counting", "prose", "json", "long-prompt"), "asked elsewhere")
@@ -72,6 +74,8 @@ class LiveSite:
     host: str
     client: docker.DockerClient
     env: dict[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ("-m", "b70ctl")
+    """What Python runs."""
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +128,7 @@ class LiveSite:
 
     def argv(self, *args: str) -> tuple[str, ...]:
         """The command line's own words."""
-        return (sys.executable, "-m", "b70ctl", "--site", str(self.root), *args)
+        return (sys.executable, *self.program, "--site", str(self.root), *args)
 
     def run(self, *args: str, timeout: float = 150, env: Mapping[str, str] | None = None) -> Ran:
         """The command line, to its end."""

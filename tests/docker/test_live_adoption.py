@@ -22,6 +22,19 @@ def test_a_container_on_the_port_is_refused_with_the_way_to_adopt_it(site: LiveS
     site.assert_nothing_serves()
 
 
+def test_a_first_plan_tells_what_there_will_be_and_one_that_adopts_only_what_is_different(site: LiveSite) -> None:
+    site.quick("a")
+    first = site.run("plan", "a").exits(0).out
+    assert "image: none -> b70ctl-standin/openai-xpu:0.30.0" in first
+    assert "models: none -> a" in first
+    assert f"address: none -> http://127.0.0.1:{site.port}/v1" in first
+    models = {str(site.root / "models"): {"bind": "/models", "mode": "ro"}}
+    site.by_hand("old", port=site.port, shm_size="8g", volumes=models)
+    told = site.run("plan", "a", "--adopt", f"{site.name}-old", "--json").exits(0).data()["changes"]
+    assert all(each["what"].startswith("command ") for each in told), told
+    assert {"what": "command --served-model-name", "before": "hand-made", "after": "a"} in told
+
+
 def test_an_adopted_container_is_stopped_kept_and_gone_back_to(site: LiveSite) -> None:
     site.quick("a")
     old = site.by_hand("old", port=site.port)

@@ -269,6 +269,35 @@ def test_companions_that_cannot_start_do_not_take_the_engine_away(site: LiveSite
     assert "companions" in site.history()[-1]["note"]
 
 
+@pytest.mark.parametrize(
+    "text", ["services:\n  engine: {image: x}\n", "services:\n  web: {image: x, container_name: engine}\n"]
+)
+def test_a_companion_that_takes_the_engines_name_is_refused_before_anything_starts(site: LiveSite, text: str) -> None:
+    companion(site)
+    site.quick("a")
+    site.switch("a")
+    serving, started = site.serving(), site.engine().attrs["State"]["StartedAt"]
+    (site.root / "web" / "compose.yaml").write_text(text)
+    site.quick("b")
+    ran = site.run("switch", "b", "--yes").exits(2)
+    assert "answers to `engine` on the network" in ran.err
+    assert "web/compose.yaml" in ran.err
+    assert (site.serving(), site.engine().attrs["State"]["StartedAt"]) == (serving, started)
+    site.assert_serves("a")
+
+
+def test_a_companion_that_ends_at_once_is_a_warning_with_its_exit_and_the_command_for_its_log(site: LiveSite) -> None:
+    companion(site)
+    (site.root / "web" / "listen.py").write_text("raise SystemExit(7)\n")
+    site.quick("a")
+    ran = site.run("switch", "a", "--yes").exits(1)
+    name = f"{site.name}-companions-web-1"
+    assert f"companion {name} ended at once with exit 7; docker logs {name}" in ran.err
+    assert "warning: " in ran.err
+    site.assert_serves("a")
+    assert "exit 7" in site.history()[-1]["note"]
+
+
 def test_a_companion_file_that_does_not_exist_is_named_before_anything_starts(site: LiveSite) -> None:
     site.write_site(companions=["nowhere/compose.yaml"])
     site.quick("a")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from livesite import LiveSite, until
+from livesite import ROOMY, LiveSite, until
 
 PAGE = 4096
 
@@ -38,9 +40,10 @@ def disk(site: LiveSite) -> Iterator[Disk]:
         pytest.skip("a disk can only be mounted by root")
     site.store.mkdir()
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(site.store)), check=True)
-    site.quick("a")
-    site.switch("a")
+    site = dataclasses.replace(site, program=(str(ROOMY),))
     try:
+        site.quick("a")
+        site.switch("a")
         yield Disk(site)
     finally:
         site.remove()
@@ -92,6 +95,53 @@ def test_a_disk_that_fills_up_while_an_engine_boots_does_not_stop_the_way_back(d
     engine = site.engine()
     assert (engine.id, engine.status) == (container, "running")
     assert "Paris" in site.ask("a", "What is the capital of France?")[1]
+    started = engine.attrs["State"]["StartedAt"]
     disk.empty()
     site.run("recover").exits(0)
     site.assert_serves("a", old)
+    assert site.engine().attrs["State"]["StartedAt"] == started, "the way back had started it already"
+
+
+@pytest.mark.parametrize("gone", ["the site", "its memory"])
+def test_a_directory_that_is_removed_in_the_middle_of_a_switch_leaves_the_old_engine_serving(
+    site: LiveSite, gone: str, tmp_path: Path
+) -> None:
+    site.write_site(models=str(tmp_path / "models"))
+    shutil.move(site.root / "models", tmp_path)
+    site.quick("a")
+    site.quick("slow", env={"STANDIN_STAGE_SECONDS": "weights=2"})
+    site.switch("a")
+    old = site.engine().id
+    with site.begin("switch", "slow", "--yes") as child:
+        until(lambda: site.begun("await"), "it waits")
+        shutil.rmtree(site.root if gone == "the site" else site.store)
+        code = child.wait(90)
+        assert child.stderr is not None
+        said = child.stderr.read()
+    assert code == 5, said
+    assert "Traceback" not in said
+    assert f"{site.store} is gone: it was removed while this command was at work" in said
+    assert "serves again, proven" in said
+    engine = site.engine()
+    assert (engine.id, engine.status) == (old, "running")
+    assert "Paris" in site.ask("a", "What is the capital of France?")[1]
+    assert not site.store.exists()
+
+
+@pytest.mark.parametrize(("words", "need"), [("switch b --yes", 64), ("restart --yes", 4), ("rollback --yes", 4)])
+def test_a_disk_with_little_room_is_told_with_its_numbers_before_an_engine_is_stopped(
+    disk: Disk, words: str, need: int
+) -> None:
+    site = dataclasses.replace(disk.site, program=("-m", "b70ctl"))
+    site.quick("b")
+    if words.startswith("rollback"):
+        disk.site.switch("b")
+    started, journal = site.engine().attrs["State"]["StartedAt"], site.journal()
+    ran = site.run(*words.split()).exits(3)
+    assert f"MB are free in {site.store}" in ran.err
+    assert f"{need} MB are needed" in ran.err
+    assert f"df -h {site.store}" in ran.err
+    assert site.engine().attrs["State"]["StartedAt"] == started
+    assert site.journal() == journal
+    site.run("stop", "--yes").exits(0)
+    site.run("start").exits(0)

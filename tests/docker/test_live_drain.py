@@ -3,137 +3,71 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
 import json
 import signal
-import threading
-import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
-from livesite import LiveSite, free_port, until
+from livesite import LiveSite, until
 from test_live_contents import companion, web
 from test_live_kill import ARRIVE, boundaries, killed
 
-STREAMS = 20
+from tests.rig import load
+from tests.rig.engine_process import starter
+from tests.rig.router import routing
+
+STREAMS = 40
+FINISHED = "vllm:request_success_total"
 DRAIN = ("withdraw", "settle", "stop", "drained")
 RESTORE = (*ARRIVE, "admit")
 HOOK = {"command": ["sh", "-c", 'echo "$ACTION" "$1" >> rotation', "hook", "{url}"]}
 CALM = {"load": 10000, "limit": 60}
 SLOW = {"STANDIN_TOKENS_PER_SECOND": "60"}
+SLOWER = {"STANDIN_TOKENS_PER_SECOND": "20"}
 
-# --- a router ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Router:
-    """What a vllm-router is to a drain: it has workers, sends new requests to them, and refuses to add one twice."""
-
-    port: int
-    worker: str
-    workers: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-    def answer(self, path: str) -> tuple[int, str]:
-        url = parse_qs(urlsplit(path).query)["url"][0]
-        action = urlsplit(path).path
-        self.asked.append(action)
-        if action == "/add_worker" and url in self.workers:
-            return 400, f"Worker {url} already exists"
-        self.workers = [each for each in self.workers if each != url] + [url] * (action == "/add_worker")
-        return 200, "done"
-
-
-@contextlib.contextmanager
-def routed(site: LiveSite) -> Iterator[Router]:
-    """A router in front of the site, which knows its engine."""
-    worker = f"http://127.0.0.1:{site.port}"
-    router = Router(free_port(), worker, [worker])
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            status, text = router.answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", router.port), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield router
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def stream(site: LiveSite, model: str, tokens: int) -> bool:
-    """One streamed answer, to its end; whether it came whole."""
-    body = {"model": model, "stream": True, "max_tokens": tokens, "ignore_eos": True,
-            "messages": [{"role": "user", "content": "Count from 1 to 1000."}]}  # fmt: skip
-    request = urllib.request.Request(f"http://127.0.0.1:{site.port}/v1/chat/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})  # fmt: skip
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            lines = [line.strip() for line in answer if line.strip()]
-    except OSError:
-        return False
-    return lines[-1] == b"data: [DONE]" and len(lines) > tokens
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def running(site: LiveSite) -> float:
     """How many requests the engine says that it has."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{site.port}/metrics", timeout=10) as page:
-        rows = [line.split() for line in page.read().decode().splitlines()]
-    return sum(float(row[1]) for row in rows if row and row[0].startswith("vllm:num_requests_running"))
+    return load.running(f"http://127.0.0.1:{site.port}")
 
 
 @contextlib.contextmanager
-def streaming(site: LiveSite, model: str, count: int, tokens: int) -> Iterator[list[Future[bool]]]:
-    """Streams that are in flight."""
-    with ThreadPoolExecutor(count) as pool:
-        found = [pool.submit(stream, site, model, tokens) for _ in range(count)]
-        until(lambda: running(site) == count, "the streams run")
+def streaming(site: LiveSite, model: str, count: int, tokens: int) -> Iterator[list[Future[str]]]:
+    """Streams that are in flight; each gives back what went wrong with it."""
+    url = f"http://127.0.0.1:{site.port}"
+    with load.in_flight(url, url, model, count, tokens) as found:
         yield found
 
 
 # --- drain and restore ------------------------------------------------------------------------------------------------
 
 
-def test_a_drain_behind_a_router_loses_no_stream_and_restore_brings_it_back(site: LiveSite) -> None:
-    site.quick("a", env=SLOW)
-    with routed(site) as router:
-        site.write_site(router={"vllm_router": f"http://127.0.0.1:{router.port}"}, drain=CALM)
-        site.switch("a")
-        serving = site.serving()
-        later: list[Future[bool]] = []
-        drained = threading.Event()
-
-        def arrive() -> None:
-            while not drained.wait(0.1):
-                if router.workers:
-                    later.append(pool.submit(stream, site, "a", 20))
-
-        with ThreadPoolExecutor(2 * STREAMS) as pool:
-            with streaming(site, "a", STREAMS, 200) as found:
-                arrivals = pool.submit(arrive)
-                until(lambda: len(later) > 3, "new requests keep arriving")
-                ran = site.run("drain", "--yes")
-                drained.set()
-                arrivals.result()
-            assert [each.result() for each in [*found, *later]] == [True] * (STREAMS + len(later))
-        ran.exits(0)
-        assert (router.asked, router.workers) == (["/remove_worker"], [])
-        assert_drained(site, serving)
-        site.run("restore").exits(0)
+def test_a_drain_behind_a_router_loses_no_request_and_restore_brings_it_back(site: LiveSite, tmp_path: Path) -> None:
+    site.quick("a", env=SLOWER)
+    site.switch("a")
+    serving, engine = site.serving(), f"http://127.0.0.1:{site.port}"
+    with starter(tmp_path) as start, routing(engine) as router:
+        site.write_site(router={"vllm_router": router.url}, drain=CALM)
+        with load.in_flight(router.url, engine, "a", STREAMS, 200) as streams:
+            # what arrives from now on has somewhere else to go
+            other = start("--served-model-name", "a").ready().url("")
+            router.rotate("/add_worker", other)
+            with load.Arrivals.keep(router.url, "a") as arrivals:
+                until(lambda: arrivals.whole > 3, "new requests keep arriving")
+                site.run("drain", "--yes").exits(0)
+                assert (router.asked, router.workers) == (["/add_worker", "/remove_worker"], [other])
+                assert_drained(site, serving)
+                site.run("restore").exits(0)
+                before = load.figure(engine, FINISHED)
+                until(lambda: load.figure(engine, FINISHED) > before + 3, "new requests reach the restored engine")
+        assert [each.result() for each in streams] == [""] * STREAMS
+        assert arrivals.faults == []
         assert_restored(site, "a", serving)
-        assert router.workers == [router.worker]
+        assert set(router.workers) == {engine, other}
 
 
 def assert_drained(site: LiveSite, release: str) -> None:
@@ -167,7 +101,7 @@ def test_without_a_hook_streams_end_within_the_engines_grace_and_the_plan_says_w
     with streaming(site, "a", 2, 120) as found:
         ran = site.run("drain", "--yes").exits(0)
         assert "not empty after 0 s (2 running, 0 waiting)" in ran.err
-        assert [each.result() for each in found] == [True, True]
+        assert [each.result() for each in found] == ["", ""]
     assert_drained(site, site.serving())
 
 
@@ -344,7 +278,7 @@ def test_an_interrupted_drain_goes_back_into_rotation(hooked: LiveSite, step: st
             until(lambda: site.begun(step), f"it is at {step}")
             child.send_signal(signal.SIGTERM)
             assert child.wait(90) == 130
-        assert found[0].result()
+        assert found[0].result() == ""
     site.write_site(router=HOOK, drain=CALM)
     assert_restored(site, "a")
     assert in_rotation(site)
@@ -374,3 +308,24 @@ def test_a_hook_that_refuses(hooked: LiveSite, refused: str, code: int, holds: C
     site.write_site(router=HOOK, drain=CALM)
     assert_restored(site, "a")
     assert in_rotation(site)
+
+
+def test_a_router_that_answers_at_neither_end_leaves_the_engine_serving_and_restore_to_ask_once_more(
+    site: LiveSite,
+) -> None:
+    site.quick("a")
+    site.switch("a")
+    serving, started = site.serving(), site.engine().attrs["State"]["StartedAt"]
+    site.write_site(router={"vllm_router": "http://127.0.0.1:1"})
+    ran = site.run("drain", "--yes").exits(6)
+    assert f"{serving} serves, and may be out of rotation: the router did not answer" in ran.err
+    assert "hint: b70ctl restore" in ran.err
+    assert site.engine().attrs["State"]["StartedAt"] == started
+    assert site.state()["withdrawn"] is not None
+    assert site.state()["drained"] is None
+    assert "out since" in site.run("status", "--check").exits(0).out
+    site.run("restore").exits(1)
+    site.write_site(router=HOOK)
+    site.run("restore").exits(0)
+    assert_restored(site, "a", serving)
+    assert site.engine().attrs["State"]["StartedAt"] == started

@@ -19,6 +19,7 @@ LOOKS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("plan", "a", "--exit-code"), 0),
     (("status",), 0),
     (("status", "--json"), 0),
+    (("status", "--check"), 0),
     (("history",), 0),
     (("history", "--json"), 0),
     (("logs",), 0),
@@ -83,6 +84,23 @@ def test_refused_and_unanswered_changes_touch_nothing_in_docker(watched: LiveSit
     watched.run("stop").exits(2)
     assert watched.docker_state() == docker
     assert events(watched, since) == []
+
+
+def test_a_dead_engine_is_a_status_of_1_where_that_is_asked_and_a_stopped_one_is_not(site: LiveSite) -> None:
+    site.quick("a")
+    site.run("status", "--check").exits(0)
+    site.switch("a")
+    site.run("status", "--check").exits(0)
+    site.client.api.update_container(site.engine().id, restart_policy={"Name": "no"})
+    site.engine().pause()
+    shown = site.run("status", "--check").exits(1).out
+    assert f"docker unpause {site.engine().name}" in shown
+    site.engine().kill()
+    site.run("status").exits(0)
+    assert "exited" in site.run("status", "--check", "--json").exits(1).data()["container"]
+    site.run("status", "--check", env={"DOCKER_HOST": f"unix://{site.root}/no.sock"}).exits(1)
+    site.run("stop", "--yes").exits(0)
+    site.run("status", "--check").exits(0)
 
 
 def test_a_plan_is_what_a_switch_does(watched: LiveSite) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 from pathlib import Path
@@ -185,6 +186,38 @@ def test_two_sites_cannot_have_one_card(new_site: NewSite, tmp_path: Path) -> No
     # the other way round: the first one's card is gone now
     assert f"site `{second.name}`" in first.run("start").exits(1).err
     second.assert_serves("b")
+
+
+def test_two_sites_of_one_name_are_told_apart_and_the_second_is_refused_before_it_starts(new_site: NewSite) -> None:
+    first, second = new_site(), new_site()
+    first.quick("a")
+    first.switch("a")
+    second.quick("a")
+    second.write_site(name=first.name)
+    engine, tags = first.engine(), first.tags()
+    assert engine.labels["b70ctl.root"] == str(first.root)
+    for words in (("plan", "a"), ("switch", "a", "--yes")):
+        ran = second.run(*words).exits(1)
+        assert f"the site in {first.root} is called `{first.name}` too, and has {engine.name}" in ran.err
+        assert f"another `name` in {second.root / 'site.yaml'}" in ran.err
+    assert str(first.root) in second.run("status").exits(0).out
+    assert second.releases() == {}
+    assert first.tags() == tags
+    assert first.engine().attrs["State"]["StartedAt"] == engine.attrs["State"]["StartedAt"]
+    first.assert_serves("a")
+    second.write_site()
+    second.switch("a")
+    second.assert_serves("a")
+    first.assert_serves("a")
+
+
+def test_a_site_that_was_moved_keeps_its_engine(site: LiveSite) -> None:
+    site.quick("a")
+    site.switch("a")
+    moved = dataclasses.replace(site, root=site.root.with_name("moved"))
+    site.root.rename(moved.root)
+    moved.run("stop", "--yes").exits(0)
+    assert "was not made from this directory" not in moved.run("status").exits(0).out
 
 
 def test_a_card_is_leased_while_a_command_of_another_site_runs(new_site: NewSite, tmp_path: Path) -> None:

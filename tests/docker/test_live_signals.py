@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import pty
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from livesite import LiveSite, until
+from livesite import LATE, LiveSite, until
 
 CTRL_C = b"\x03"
 
@@ -182,6 +183,17 @@ def test_ctrl_c_on_the_way_back_leaves_the_journal_and_recover_repairs(site: Liv
     assert "unfinished" in site.run("status").exits(0).out
     site.run("recover").exits(0)
     site.assert_serves("a", old)
+
+
+def test_a_result_that_is_recorded_stands_whatever_comes_afterwards(site: LiveSite) -> None:
+    late = dataclasses.replace(site, program=(str(LATE),))
+    site.quick("a")
+    site.quick("bad", env={"STANDIN_FAULT": "garbage"})
+    late.switch("a")
+    site.assert_serves("a")
+    late.switch("bad", code=5)
+    site.assert_serves("a")
+    assert [op["result"] for op in site.history()] == ["done", "rolled-back"]
 
 
 def test_talk_that_nobody_reads_stops_nothing(site: LiveSite) -> None:

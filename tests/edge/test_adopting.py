@@ -9,10 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from b70ctl.core.compose import LABEL
+from b70ctl.core.deployment import changes
 from b70ctl.edge.adopting import adopted_release
-from b70ctl.edge.daemon import as_container
+from b70ctl.edge.container import as_container
 from b70ctl.errors import Refused
-from tests.making import a_site
+from tests.making import a_profile, a_site, resolved, some_facts
 from tests.stub_daemon import StubDaemon, described
 
 
@@ -69,7 +70,46 @@ def test_it_is_described_as_a_release_of_its_own_kind(port):
 def test_nothing_of_it_is_touched(port):
     daemon = StubDaemon({"by-hand": by_hand(port)})
     adopted_release(daemon, "by-hand", a_site(port=port), 1, "b70ctl switch", {})
-    assert {call[0] for call in daemon.calls} == {"inspect"}
+    assert {call[0] for call in daemon.calls} == {"inspect", "image"}
+
+
+def test_what_is_the_same_as_in_a_profile_is_no_difference(port):
+    digest = "example/vllm@sha256:" + "1" * 64
+    wanted = resolved(
+        a_profile(model={"path": "m", "served_names": ["m"]}), a_site(port=port), facts=some_facts(digest=digest)
+    )
+    about = by_hand(
+        port,
+        ShmSize=8 << 30,
+        CapAdd=["CAP_SYS_NICE"],
+        Ulimits=[{"Name": "memlock", "Soft": -1, "Hard": -1}],
+        IpcMode="private",
+        Devices=[{"PathOnHost": "/dev/dri", "PathInContainer": "/dev/dri"}],
+    )
+    about["Config"] |= {"Entrypoint": list(wanted.argv[:2]), "Cmd": list(wanted.argv[2:]), "Env": ["HF_TOKEN=hidden"]}
+    about["Mounts"] = [
+        {"Type": "bind", "Source": "/srv/models", "Destination": "/models", "RW": False},
+        {"Type": "bind", "Source": "/dev/dri/by-path", "Destination": "/dev/dri/by-path", "RW": False},
+        {
+            "Type": "volume",
+            "Name": "cache",
+            "Source": "/var/lib/docker/volumes/cache/_data",
+            "Destination": "/cache",
+            "RW": True,
+        },
+    ]
+    daemon = StubDaemon({"by-hand": about}, images={"sha256:1": {"Id": "sha256:1", "RepoDigests": [digest]}})
+    found = adopted_release(daemon, "by-hand", a_site(port=port), 1, "b70ctl switch", {}).deployment
+    told = {each.what: (each.before, each.after) for each in changes(found, wanted)}
+    assert told == {"limits memlock": ("-1", None), "capabilities": ("SYS_NICE", "none")}
+
+
+def test_a_command_behind_a_shell_stays_behind_it(port):
+    about = by_hand(port)
+    shell = ["/bin/bash", "-c", 'source x; exec "$@"', "--"]
+    about["Config"] |= {"Entrypoint": shell, "Cmd": ["vllm", "serve", "/m"]}
+    found = adopt(about, port).deployment
+    assert (list(found.entrypoint), found.argv) == (shell, ("vllm", "serve", "/m"))
 
 
 # -- what cannot be the way back --------------------------------------------------------------------------------------
@@ -81,9 +121,10 @@ def test_a_container_that_is_removed_when_it_stops_is_refused(port):
 
 
 @pytest.mark.parametrize("state", ["exited", "created", "paused", "restarting", "dead"])
-def test_a_container_that_does_not_run_is_refused(port, state):
-    with pytest.raises(Refused, match=f"is {state}"):
+def test_a_container_that_does_not_run_is_refused_with_what_brings_it_back(port, state):
+    with pytest.raises(Refused, match=f"is {state}") as refused:
         adopt(by_hand(port, state=state), port)
+    assert ("docker unpause" if state == "paused" else "docker start") in str(refused.value.hint)
 
 
 def test_a_container_that_is_not_there_is_refused(port):

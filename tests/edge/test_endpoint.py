@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from b70ctl.edge.endpoint import Endpoint
-from b70ctl.errors import EngineError
+from b70ctl.errors import EngineError, EngineSilent
 
 KEY = "sk-secret-4711"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -154,18 +154,9 @@ def test_a_health_that_drips_for_ever_is_not_healthy(engine: Engine) -> None:
     assert not Endpoint(engine.url, timeout=0.2).healthy()
 
 
-def test_models_and_version_are_read(engine: Engine, endpoint: Endpoint) -> None:
+def test_models_are_read(engine: Engine, endpoint: Endpoint) -> None:
     engine.says("/v1/models", {"object": "list", "data": [{"id": "qwen"}, {"id": "default"}]})
-    engine.says("/version", {"version": "0.21.1.dev17+g0a4756bb5"})
     assert endpoint.models() == ("qwen", "default")
-    assert endpoint.version() == "0.21.1.dev17+g0a4756bb5"
-
-
-def test_an_engine_without_a_version_has_none(engine: Engine, endpoint: Endpoint) -> None:
-    engine.says("/version", {"detail": "Not Found"}, status=404)
-    assert endpoint.version() is None
-    engine.says("/version", {"version": 21})
-    assert endpoint.version() is None
 
 
 @pytest.mark.parametrize("body", ["<html>", "[]", '"text"', "{}", '{"data": 1}', "[" * 100_000])
@@ -240,20 +231,20 @@ def test_a_stream_is_put_together_wherever_the_network_cuts_it(engine: Engine, e
 
 def test_an_engine_that_hangs_after_the_first_token_is_noticed_by_silence(engine: Engine, impatient: Endpoint) -> None:
     engine.chat(hangs_after(event({"content": "one"})))
-    with pytest.raises(EngineError, match=r"silent for \d+\.\d s after 1 chunks in \d+\.\d s"):
+    with pytest.raises(EngineSilent, match=r"silent for \d+\.\d s after 1 chunks in \d+\.\d s"):
         impatient.ask(STREAM, timeout=30)
 
 
 @pytest.mark.parametrize("drip", [b": keep-alive\n\n", event({"content": ""}), b"."])
 def test_bytes_that_carry_nothing_do_not_hide_a_hang(engine: Engine, impatient: Endpoint, drip: bytes) -> None:
     engine.chat(hangs_after(event({"content": "one"}), event({"content": " two"}), drip=drip))
-    with pytest.raises(EngineError, match=r"silent for \d+\.\d s after 2 chunks"):
+    with pytest.raises(EngineSilent, match=r"silent for \d+\.\d s after 2 chunks"):
         impatient.ask(STREAM, timeout=30)
 
 
 def test_a_slow_drip_of_tokens_meets_the_deadline(engine: Engine, endpoint: Endpoint) -> None:
     engine.chat(hangs_after(drip=event({"content": "x"})))
-    with pytest.raises(EngineError, match=r"no complete answer after 1\.5 s \(after \d+ chunks"):
+    with pytest.raises(EngineSilent, match=r"no complete answer after 1\.5 s \(after \d+ chunks"):
         endpoint.ask(STREAM, timeout=1.5)
 
 
@@ -269,7 +260,7 @@ def test_a_prompt_may_be_silent_for_longer_than_a_stream(engine: Engine, impatie
 
 def test_an_engine_that_accepts_and_says_nothing_meets_the_deadline(engine: Engine, endpoint: Endpoint) -> None:
     engine.chat(lambda handler: handler.server.over.wait(20) or None)
-    with pytest.raises(EngineError, match=r"no complete answer after 0\.3 s \(before the first token\)"):
+    with pytest.raises(EngineSilent, match=r"no complete answer after 0\.3 s \(before the first token\)"):
         endpoint.ask(BODY, timeout=0.3)
 
 
@@ -396,3 +387,23 @@ def test_a_proxy_in_the_environment_does_not_come_between(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     engine.says("/health", "")
     assert endpoint.healthy()
+
+
+def test_an_engine_that_is_not_well_says_why(engine: Engine, endpoint: Endpoint) -> None:
+    engine.says("/health", "")
+    assert endpoint.unwell() is None
+    engine.says("/health", "", status=503)
+    assert endpoint.unwell() == f"{engine.url}: /health says 503"
+    assert Endpoint("http://127.0.0.1:1").unwell() == "http://127.0.0.1:1: nothing answers there"
+
+
+def test_an_error_status_is_no_silence(engine: Engine, endpoint: Endpoint) -> None:
+    engine.says("/v1/chat/completions", {"error": {"message": "no"}}, status=500)
+    with pytest.raises(EngineError, match="HTTP 500: no") as refused:
+        endpoint.ask(BODY)
+    assert not isinstance(refused.value, EngineSilent)
+
+
+def test_the_page_of_figures_is_given_as_it_is_written(engine: Engine, endpoint: Endpoint) -> None:
+    engine.says("/metrics", "vllm:num_requests_running 2.0\n", kind="text/plain")
+    assert endpoint.metrics_page() == "vllm:num_requests_running 2.0\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 from functools import partial
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b70ctl.core.journal import Event
-from b70ctl.core.plan import Verb, plan_restart, plan_start, plan_stop, plan_switch
+from b70ctl.core.plan import Plan, Step, Verb, plan_restart, plan_start, plan_stop, plan_switch
 from b70ctl.core.progress import Note, StepBegun, StepFailed
 from b70ctl.edge import executor, steps, store
 from b70ctl.errors import (
@@ -278,6 +279,21 @@ def test_a_failure_after_the_new_one_serves_is_late_and_not_undone(site, method,
     assert site.last.end.what == late[0]
 
 
+def test_companions_that_cannot_come_back_make_what_serves_again_no_less_proven(site):
+    def step(verb):
+        return Step(verb=verb, subject=OLD.id, because="asked for")
+
+    undo = (*plan_stop(OLD.id).undo, step(Verb.COMPANIONS))
+    plan = Plan(command="drain", incumbent=OLD.id, steps=(step(Verb.HALT), step(Verb.STOP)), undo=undo)
+    site.daemon.on("stop", refusal, late=True)
+    site.daemon.on("up_companions", refusal)
+    with pytest.raises(RolledBack, match="serves again, proven"):
+        site.carry_out(plan)
+    assert site.daemon.running_releases() == [OLD.id]
+    assert StepFailed(step(Verb.COMPANIONS), "Docker said no", undo=True) in site.told
+    assert site.result == "rolled-back"
+
+
 def test_a_disk_that_fills_after_the_new_one_serves_takes_nothing_away(site, monkeypatch):
     counting_disk(monkeypatch, site)
     site.hear = lambda event: (
@@ -288,6 +304,21 @@ def test_a_disk_that_fills_after_the_new_one_serves_takes_nothing_away(site, mon
     site.outcome(site.switch)
     assert site.daemon.running_releases() == [site.state.serving] == [NEW.id]
     assert not any(step.undo for step in site.told if isinstance(step, StepBegun))
+
+
+@pytest.mark.parametrize("verb", [Verb.AWAIT, Verb.PROBE])
+def test_a_memory_that_is_taken_away_meanwhile_keeps_nobody_from_the_way_back_and_is_not_begun_anew(site, verb):
+    def take_away(event):
+        if isinstance(event, StepBegun) and (event.step.verb, event.undo) == (verb, False):
+            shutil.rmtree(site.store.folder)
+
+    site.hear = take_away
+    with pytest.raises(RolledBack, match="is gone: it was removed") as raised:
+        site.switch()
+    assert f"{OLD.id} serves again, proven" in raised.value.what
+    assert raised.value.hint == "docker ps --all"
+    assert site.daemon.running_releases() == [OLD.id]
+    assert not site.store.folder.exists()
 
 
 # -- before the old one was told to stop ------------------------------------------------------------------------------

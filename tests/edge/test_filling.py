@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import os
 import stat
 
 import pytest
@@ -15,6 +15,7 @@ from b70ctl.core.deployment import Order
 from b70ctl.core.site import Site
 from b70ctl.edge.filling import (
     MOST_CARRIED,
+    MOST_SECRET,
     contents,
     draft_limit,
     fill,
@@ -25,6 +26,7 @@ from b70ctl.edge.filling import (
 )
 from b70ctl.errors import MachineError, Refused, UsageError
 from tests.making import SITE_PACKAGES, a_patch, a_profile, resolved
+from tests.no_files import NO_FILES
 
 BASE = b"before\nold\nafter\n"
 PATCH = a_patch(bases={hashlib.sha256(BASE).hexdigest(): "0.21.0"})
@@ -173,6 +175,13 @@ def test_a_scratch_folder_is_gone_whatever_happens(tmp_path):
     with pytest.raises(ValueError, match="x"), scratch(tmp_path / "state") as folder:
         (folder / "secrets.env").write_text("K=v")
         raise ValueError("x")
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_scratch_folder_that_cannot_be_filled_is_a_machine_error_with_its_place(tmp_path):
+    with pytest.raises(MachineError, match="cannot be filled: No space") as full, scratch(tmp_path / "state"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(tmp_path / "state") in full.value.what
     assert list((tmp_path / "state").iterdir()) == []
 
 
@@ -339,8 +348,36 @@ def test_the_name_of_a_secret_counts_as_its_value_does():
     assert fingerprints(nothing, {"A": "x"}, "s") != fingerprints(nothing, {"B": "x"}, "s")
 
 
-def test_a_secret_that_is_no_file_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "."):
-        with pytest.raises(UsageError, match="no file"):
-            read_secrets(Site.model_validate({"secrets": {"K": {"file": name}}}), tmp_path)
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path, kind):
+    path = tmp_path / "here"
+    NO_FILES[kind](path)
+    with pytest.raises(UsageError, match=f"it is {kind}, not a file"):
+        read_secrets(site(K={"file": "here"}), tmp_path)
+    script = Order(kind="copy", to="files/s.sh", target="/s.sh", name="one", source=str(path))
+    with pytest.raises(Refused, match=f"it is {kind}, not a file"):
+        content(script, {"one": a_patch()})
+    assert fingerprints(only(script), {}, "") == {"files/s.sh": "absent"}
+    assert draft_limit(str(path)) is None
+
+
+@pytest.mark.parametrize(("length", "fits"), [(MOST_SECRET, True), (MOST_SECRET + 1, False), (2_000_000, False)])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_secret_that_no_request_could_carry_is_refused_and_not_shown(tmp_path, length, fits, end):
+    (tmp_path / "key").write_text("k" * length + end)
+    asked = site(K={"file": "key"})
+    if fits:
+        assert read_secrets(asked, tmp_path) == {"K": "k" * length}
+        return
+    with pytest.raises(UsageError, match="secret K has more than 16,384 bytes") as refused:
+        read_secrets(asked, tmp_path)
+    assert "kkk" not in refused.value.what
+
+
+@pytest.mark.parametrize("key", ["kéy", " key", "key\t", "a\x7fb"])
+def test_an_api_key_that_no_header_can_carry_is_refused_and_not_shown(tmp_path, key):
+    (tmp_path / "key").write_text(key)
+    with pytest.raises(UsageError, match="HTTP header") as refused:
+        read_secrets(site(VLLM_API_KEY={"file": "key"}), tmp_path)
+    assert key not in refused.value.what
+    assert read_secrets(site(OTHER={"file": "key"}), tmp_path) == {"OTHER": key}

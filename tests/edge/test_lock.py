@@ -14,6 +14,7 @@ from b70ctl.edge.lock import holder, leased, locked
 from b70ctl.errors import Exit, Locked, MachineError
 from tests.eventually import eventually
 from tests.making import ADDRESS, SECOND
+from tests.no_files import NO_FILES
 
 SINCE = "2026-01-01T00:00:00Z"
 HOLD = """
@@ -140,6 +141,14 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
     with pytest.raises(MachineError), take(tmp_path / "lock"):
         pass
     assert (tmp_path / "elsewhere").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a directory", "a socket"])
+def test_a_lock_that_is_no_file_is_refused_with_what_it_is(tmp_path, kind):
+    NO_FILES[kind](tmp_path / "lock")
+    with pytest.raises(MachineError, match=f"it is {kind}, not a file"), take(tmp_path / "lock"):
+        pass
+    assert holder(tmp_path / "lock") is None
 
 
 def lease(folder, *cards):

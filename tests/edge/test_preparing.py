@@ -52,6 +52,13 @@ def test_equal_inputs_give_equal_bytes(site):
     assert text_of(site).encode() == text_of(site).encode()
 
 
+def test_a_text_that_is_only_looked_at_does_not_say_where_the_site_lies(site):
+    shop = workshop(site)
+    deployment = shop.wanted("mine").deployment
+    assert str(site) not in shop.text(deployment, "0001-mine-abcdef", "k" * 32)
+    assert f'"b70ctl.root": "{site}"' in shop.text(deployment, "0001-mine-abcdef", "k" * 32, str(site))
+
+
 def test_resolving_and_rendering_write_nothing(site):
     before = sorted(site.rglob("*"))
     text_of(site)

@@ -220,6 +220,18 @@ def test_what_could_not_be_written_on_the_way_back_is_written_by_the_next_recove
     stands(site)
 
 
+def test_an_engine_that_the_way_back_had_already_started_is_not_started_again(site):
+    site.daemon.on("probe", lambda: site.daemon.on("disk", FULL, lasting=True) or NONSENSE())
+    site.outcome(site.switch)
+    assert (site.result, site.daemon.running_releases()) == (None, [OLD.id])
+    site.daemon.containers[f"c-{OLD.id}"]["State"]["StartedAt"] = "2999-01-01T00:00:00.5Z"
+    site.daemon.heal()
+    site.daemon.calls.clear()
+    assert site.recover() == (f"undone: {OLD.id} serves again, proven", [])
+    assert site.daemon.named("stop", "start") == []
+    stands(site)
+
+
 # -- a stop that its person took back ---------------------------------------------------------------------------------
 
 

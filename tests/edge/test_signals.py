@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 
@@ -140,6 +141,41 @@ def test_afterwards_signals_mean_what_they_meant_before(said):
     with interrupts(said).watched():
         assert [signal.getsignal(number) for number in ASKED] != before
     assert [signal.getsignal(number) for number in ASKED] == before
+
+
+@pytest.mark.parametrize("number", ASKED)
+def test_a_result_that_is_recorded_stands_whatever_comes_afterwards(said, number):
+    found = interrupts(said, terminal=False)
+    with found.watched():
+        with found.shielded():
+            press(number)
+            found.end()
+        press(number)
+    press(number)
+    assert Interrupts.heard is number
+    assert said == []
+
+
+def test_a_result_is_one_of_its_command_and_who_called_that_is_asked_to_stop(said):
+    outer, inner = interrupts(said, terminal=False), interrupts(said, terminal=False)
+    with outer.watched(), pytest.raises(Interrupted):
+        with inner.watched():
+            inner.end()
+        press()
+    inner.begin()
+    with inner.watched(), pytest.raises(Interrupted):
+        press()
+
+
+def test_inside_a_callback_of_an_event_loop_a_signal_is_answered_at_once(said):
+    async def wait():
+        asyncio.get_running_loop().call_soon(press, signal.SIGTERM)
+        await asyncio.sleep(20)
+        said.append("it waited to the end")
+
+    with interrupts(said).watched(), pytest.raises(Interrupted, match="SIGTERM"):
+        asyncio.run(wait())
+    assert said == []
 
 
 def test_a_signal_that_is_ignored_stays_ignored(said):

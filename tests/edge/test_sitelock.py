@@ -6,6 +6,7 @@ import pytest
 
 from b70ctl.edge.sitelock import FILE, Pin, SiteLock, read_lock, write_lock
 from b70ctl.errors import UsageError
+from tests.no_files import NO_FILES
 
 ID = "sha256:" + "1" * 64
 HASH = "a" * 64
@@ -45,6 +46,13 @@ def test_a_base_is_accepted_for_its_patch_alone():
 def test_a_hash_that_looks_like_a_number_stays_text(tmp_path, digest):
     write_lock(tmp_path, SiteLock(patches={"one": [digest]}))
     assert read_lock(tmp_path).patches == {"one": [digest]}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_lock_that_is_no_file_is_not_taken_for_one_that_pins_nothing(tmp_path, kind):
+    NO_FILES[kind](tmp_path / FILE)
+    with pytest.raises(UsageError, match=f"it is {kind}, not a file"):
+        read_lock(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from b70ctl.core.plan import Step, Verb, plan_prune
 from b70ctl.core.release import State
+from b70ctl.edge import companions
 from b70ctl.edge.composer import Composer
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.filling import Prepared
@@ -43,7 +44,7 @@ def step(verb, release=OLD, **more):
 
 
 def do(site, verb, release=OLD, **more):
-    take(step(verb, release, **more), site.world(prepared=Prepared(NEW, "sha256:new", {}, "name: x\n", {})))
+    take(step(verb, release, **more), site.world(prepared={NEW.id: Prepared(NEW, "sha256:new", {}, "name: x\n", {})}))
 
 
 def looks(site):
@@ -109,6 +110,26 @@ def test_a_container_of_somebody_elses_with_the_projects_name_is_refused(site):
     with pytest.raises(Refused, match="did not make it"):
         do(site, Verb.START)
     assert site.daemon.named("up") == []
+
+
+def companions_that(site, *states):
+    """The companions' containers as each look finds them; the last look stays."""
+    looks = [[{"Id": "w", "Name": "/web", "State": {"Status": state, "ExitCode": 3}}] for state in states]
+    site.daemon.of_project = lambda project: looks.pop(0) if len(looks) > 1 else looks[0]
+
+
+@pytest.mark.parametrize("states", [("created", "exited"), ("exited", "running", "running", "exited")])
+def test_a_companion_that_ends_at_once_is_told_with_its_exit_and_the_command_for_its_log(site, states):
+    companions_that(site, *states)
+    with pytest.raises(DaemonError, match="web ended at once with exit 3; docker logs web"):
+        do(site, Verb.COMPANIONS)
+
+
+def test_companions_that_ran_before_are_not_waited_for(site, monkeypatch):
+    companions_that(site, "running")
+    monkeypatch.setattr(companions, "LOOK", None)  # nobody sleeps for that long
+    do(site, Verb.COMPANIONS)
+    assert [call[0] for call in site.daemon.named("up_companions")] == ["up_companions"]
 
 
 def test_an_adopted_container_that_is_gone_is_told_and_not_made(site):

@@ -17,6 +17,7 @@ from b70ctl.edge.files import append, read_json, replace
 from b70ctl.edge.store import Store
 from b70ctl.errors import B70Error, MachineError, Refused
 from tests.making import a_release, a_verdict
+from tests.no_files import NO_FILES
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -110,6 +111,23 @@ def test_what_a_crash_left_of_a_last_line_is_cut_off_before_the_next(tmp_path):
 def test_a_line_that_cannot_be_written_is_a_machine_error(tmp_path):
     with pytest.raises(MachineError):
         append(tmp_path, "a folder is no file")
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("file", ["state.json", "journal.jsonl", "salt"])
+def test_what_is_no_file_is_refused_with_what_it_is_and_not_waited_for(store, file, kind):
+    store.folder.mkdir()
+    NO_FILES[kind](store.folder / file)
+    read = {"state.json": store.state, "journal.jsonl": store.book, "salt": store.salt}[file]
+    with pytest.raises(MachineError, match=f"{file} cannot be read: it is {kind}, not a file"):
+        read()
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_line_is_not_added_to_what_is_no_file(tmp_path, kind):
+    NO_FILES[kind](tmp_path / "f")
+    with pytest.raises(MachineError, match=f"f cannot be written: it is {kind}, not a file"):
+        append(tmp_path / "f", "a line")
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "5", '"text"', "\ufffd"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from b70ctl.edge import yamlfile
 from b70ctl.errors import UsageError
 from tests.hostile import hostile
+from tests.no_files import NO_FILES
 
 
 def value(text):
@@ -127,10 +128,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path):
     assert yamlfile.read(path).data == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir()])
-def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path, make):
-    make(tmp_path / "f.yaml")
-    with pytest.raises(UsageError, match="cannot be read"):
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match=r"f\.yaml cannot be read: No such file"):
+        yamlfile.read(tmp_path / "f.yaml")
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_refused_with_what_it_is(tmp_path, kind):
+    NO_FILES[kind](tmp_path / "f.yaml")
+    with pytest.raises(UsageError, match=f"cannot be read: it is {kind}, not a file"):
         yamlfile.read(tmp_path / "f.yaml")
 
 

@@ -6,18 +6,24 @@ from typing import Annotated
 
 import typer
 
-from b70ctl.cli import options
+from b70ctl.cli import completing, options
 
 
 def diagnose(
     ctx: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[RELEASE|FILE|-]", help="A release of history, a log file, or - for stdin."),
+        typer.Argument(
+            metavar="RELEASE|FILE|-",
+            help="A release of history, a log file, or - for stdin.",
+            autocompletion=completing.logs,
+        ),
     ] = None,
     container: Annotated[
         str | None,
-        typer.Option("--container", "-c", metavar="NAME", help="Read this container's log."),
+        typer.Option(
+            "--container", "-c", metavar="NAME", help="Read this container's log.", autocompletion=completing.containers
+        ),
     ] = None,
     dmesg: Annotated[bool, typer.Option("--dmesg", help="Read the kernel's log of this boot.")] = False,
     json: options.Json = False,

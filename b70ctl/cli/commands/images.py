@@ -6,11 +6,18 @@ from typing import Annotated
 
 import typer
 
-from b70ctl.cli import options
+from b70ctl.cli import completing, options
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Ask images what they hold, and pin them.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Ask images what they hold, and pin them."
+)
 
-Reference = Annotated[str, typer.Argument(metavar="IMAGE", help="repository:tag, repository@sha256:… or an image id.")]
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="IMAGE", help="repository:tag, repository@sha256:… or an image id.", autocompletion=completing.images
+    ),
+]
 
 
 @app.command("list")

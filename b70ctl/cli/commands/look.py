@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from b70ctl.cli import options
+from b70ctl.cli import completing, options
 
 
 def plan(
@@ -30,23 +30,34 @@ def plan(
     switching.plan(Here(ctx, json=json), wish, exit_code=exit_code)
 
 
-def status(ctx: typer.Context, json: options.Json = False) -> None:
+def status(
+    ctx: typer.Context,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 when what should serve does not answer; without it, 0.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
     """Show what serves, whether it does, and what an unfinished command asks for.
 
-    Example: b70ctl status --json
+    A site that was stopped or drained, or where nothing has served yet, has nothing that should. /health is asked, no
+    model: whether its answers make sense is what `switch`, `start` and `restart` prove.
+
+    Example: b70ctl status --check
     """
     from b70ctl.cli import looking
     from b70ctl.cli.here import Here
 
-    looking.status(Here(ctx, json=json))
+    looking.status(Here(ctx, json=json), check=check)
 
 
 def logs(
     ctx: typer.Context,
-    release: Annotated[str | None, typer.Argument(metavar="[RELEASE]", help="A release of history.")] = None,
+    release: Annotated[
+        str | None, typer.Argument(metavar="RELEASE", help="A release of history.", autocompletion=completing.releases)
+    ] = None,
     previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the release that served before.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is written.")] = False,
-    tail: Annotated[int, typer.Option("--tail", "-t", min=1, help="Last lines.")] = 200,
+    tail: Annotated[int, typer.Option("--tail", "-t", metavar="N", min=1, help="Last lines.")] = 200,
 ) -> None:
     """Show the engine's log; of a release that is gone or failed, the log that was kept.
 
@@ -60,7 +71,7 @@ def logs(
 
 def history(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="Newest commands to show.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="Newest commands to show.")] = 20,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The command, each change, the boot.")] = False,
     json: options.Json = False,
 ) -> None:

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from b70ctl.cli import options
+from b70ctl.cli import completing, options
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="List patches, and accept a base.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List patches, and accept a base."
+)
 
 
 @app.command("list")
@@ -27,7 +29,12 @@ def list_(ctx: typer.Context, json: options.Json = False) -> None:
 def accept(
     ctx: typer.Context,
     base: Annotated[
-        str, typer.Argument(metavar="PATCH:SHA256", help="The patch, and the hash of the file in the image.")
+        str,
+        typer.Argument(
+            metavar="PATCH:SHA256",
+            help="The patch, and the hash of the file in the image.",
+            autocompletion=completing.patches,
+        ),
     ],
 ) -> None:
     """Take responsibility for applying a patch to a file that it was not made for.

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from b70ctl.cli import options
+from b70ctl.cli import completing, options
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, show, check and write profiles.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, show, check and write profiles."
+)
 
 
 @app.command("list")
@@ -73,7 +75,12 @@ def schema(
 def new(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new profile's name.")],
-    extends: Annotated[str, typer.Option("--extends", metavar="PROFILE", help="The profile to build on.")],
+    extends: Annotated[
+        str,
+        typer.Option(
+            "--extends", metavar="PROFILE", help="The profile to build on.", autocompletion=completing.profiles
+        ),
+    ],
 ) -> None:
     """Start a profile of your own at this site, on top of another.
 

@@ -108,7 +108,7 @@ def recover(ctx: typer.Context, json: options.Json = False) -> None:
 
 def snapshot(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Its name; left out they are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name; left out they are listed.")] = None,
     json: options.Json = False,
 ) -> None:
     """Keep the serving release under NAME, for `rollback NAME`; without a NAME list the snapshots.
@@ -128,8 +128,9 @@ def prune(
 ) -> None:
     """Forget old releases, with their image tags and the caches that nothing else uses.
 
-    Kept are the serving release, the one before it, every release with a snapshot name, and the newest `keep` others
-    (site.yaml, 5 unless said).
+    Kept are the serving release, the one before it, and every release with a name that you gave. Of the others the
+    newest `keep` (site.yaml, 5 unless said) of each kind stay: of those that were proven, of those that were not, with
+    their logs, and of those made for windows.
 
     Example: b70ctl prune --dry-run
     """

@@ -12,11 +12,14 @@ from b70ctl.cli import options
 
 def init(
     ctx: typer.Context,
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Where; left out, the default site.")
+    directory: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where; left out, the default site.")] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option("--models", metavar="DIR", help="The directory with your models; left out, `models` in the site."),
     ] = None,
-    models: Annotated[str, typer.Option("--models", metavar="DIR", help="The directory with your models.")] = "models",
-    name: Annotated[str, typer.Option("--name", help="Prefix of everything that b70ctl makes in Docker.")] = "b70",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Prefix of everything that b70ctl makes in Docker.")
+    ] = "b70",
 ) -> None:
     """Make a site: a directory with a site.yaml, ready for profiles of your own.
 

@@ -35,8 +35,10 @@ def runtime_host(case: Case) -> Iterator[Answer]:
 
 def runtime_image(case: Case) -> Iterator[Answer]:
     """Which driver stack the images of this site have."""
-    if not case.facts.asked.images:
-        yield Answer("unknown", "no image of this site was asked yet")
+    if not case.facts.asked.images and case.facts.asked.site is None:
+        yield Answer("unknown", "there is no site here, so no image")
+    elif not case.facts.asked.images:
+        yield Answer("unknown", "no image of this site was asked yet", do="b70ctl images probe IMAGE")
     for image in case.facts.asked.images:
         yield _image(case, image)
 
@@ -45,6 +47,9 @@ def _image(case: Case, image: Runtime) -> Answer:
     version, kernels = version_in(image.compute_runtime), version_in(image.kernels)
     said = f"compute-runtime {image.compute_runtime} (vLLM {image.vllm}, {image.source})"
     if version is None:
+        if image.source == "probe":
+            return Answer("unknown", f"vLLM {image.vllm}; the image does not say which compute-runtime it has",
+                          image.ref)  # fmt: skip
         return Answer("unknown", f"vLLM {image.vllm}; compute-runtime is not known", image.ref,
                       do=f"b70ctl images probe {image.ref}")  # fmt: skip
     if version < KNOWS_G31 and _has_b70(case):

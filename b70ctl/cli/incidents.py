@@ -1,0 +1,133 @@
+"""What is put into an incident's folder: everything that a restart would take away, without secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from b70ctl import __version__
+from b70ctl.cli.doctoring import known_images, models, question
+from b70ctl.cli.here import Here
+from b70ctl.core.diagnosis import Reader
+from b70ctl.core.incident import KERNEL_LINES, LOG_LINES, hidden, secrets_of, shown, tail, told
+from b70ctl.core.inventory import Software, inventory, software_of_facts
+from b70ctl.core.watching import Fault
+from b70ctl.edge import hostasks, logsource
+from b70ctl.edge.diagnoses import read_causes
+from b70ctl.edge.files import now
+from b70ctl.edge.filling import kept_secrets
+from b70ctl.edge.incident import FOLDER, Part, processes, stacks, within, write_incident
+from b70ctl.edge.watching import Lookout
+from b70ctl.errors import B70Error, EngineError, Interrupted
+
+DOCKER_SECONDS = 20
+"""How long each question to Docker may take; one that was not answered is not followed by another."""
+
+
+@dataclass
+class Capture:
+    """One fault on its way into a folder."""
+
+    here: Here
+    lookout: Lookout
+    fault: Fault
+    left: int
+    """Restarts that are still allowed."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """The container as Docker describes it."""
+    trouble: B70Error | None = None
+    secrets: list[str] = field(default_factory=list)
+    """Values that may stand nowhere."""
+    log: str = ""
+
+    def write(self) -> Path:
+        """Capture everything; what fails says so in its own file."""
+        self.secrets = list(kept_secrets(self.here.store.release_folder(self.lookout.release.id)).values())
+        try:
+            self.about = within(DOCKER_SECONDS, self._described)
+        except Interrupted:
+            raise
+        except B70Error as error:
+            self.trouble = error
+        self.secrets += secrets_of(self.about)
+        folder, watch = self.here.store.folder / FOLDER, self.here.catalog.site.watch
+        return write_incident(folder, now(), self.fault.kind, self._parts(), watch.incidents)
+
+    def _parts(self) -> dict[str, Part]:
+        return {
+            "what.json": self._what,
+            "metrics.txt": lambda: hidden(self.lookout.endpoint.metrics_page(), self.secrets),
+            "engine.log": self._log,
+            "processes.txt": lambda: self._of_running(processes),
+            "stacks.txt": lambda: self._of_running(stacks),
+            "dmesg.txt": lambda: hidden(_kernel(), self.secrets),
+            "container.json": lambda: self._of_container(lambda *_: _json(shown(self.about, self.secrets))),
+            "inventory.json": self._inventory,
+            "diagnosis.txt": self._diagnosis,
+        }
+
+    def _described(self) -> dict[str, Any]:
+        release, daemon = self.lookout.release, self.lookout.daemon()
+        container = daemon.observe(release.deployment.site, {release.id: release}).of(release.id)
+        about: dict[str, Any] | None = daemon.inspect(container.id) if container else None
+        if about is None:
+            raise EngineError("the engine's container is not there")
+        return about
+
+    def _of_container(self, make: Any) -> str:
+        """A part that Docker is asked for; in vain once it did not answer."""
+        if self.trouble:
+            raise self.trouble
+        return hidden(make(self.lookout.daemon(), self.about["Id"]), self.secrets)
+
+    def _of_running(self, make: Any) -> str:
+        if self.about and not self.about["State"].get("Running", True):
+            raise EngineError("the container does not run")
+        return self._of_container(make)
+
+    def _log(self) -> str:
+        self.log = self._of_container(lambda daemon, name: within(DOCKER_SECONDS, lambda: daemon.logs(name, LOG_LINES)))
+        return self.log
+
+    def _what(self) -> str:
+        release, watch = self.lookout.release, self.here.catalog.site.watch
+        deployment = release.deployment
+        return _json(shown({
+            "fault": self.fault.kind.value,
+            "evidence": self.fault.evidence,
+            "at": now(),
+            "restarts": {"left": self.left, "allowed": watch.restarts, "hours": watch.hours},
+            "site": deployment.site,
+            "release": release.id,
+            "profile": deployment.profile,
+            "overrides": list(deployment.overrides),
+            "image": {"ref": deployment.image_ref, "identity": deployment.image, "vllm": deployment.vllm},
+            "address": deployment.address.url,
+            "b70ctl": __version__,
+        }, self.secrets))  # fmt: skip
+
+    def _inventory(self) -> str:
+        from b70ctl.edge.stack import ask_host
+
+        here, ref = self.here, self.lookout.release.deployment.image_ref
+        facts = next((each for each in [*known_images(here), *here.catalog.images()] if each.ref == ref), None)
+        image = (ref, software_of_facts(facts), facts.source) if facts else (ref, Software(), "not known")
+        found = inventory(hostasks.read_host(question(here)), models(), ask_host(), image, version=__version__,
+                          private=hostasks.private_words())  # fmt: skip
+        return _json(found)
+
+    def _diagnosis(self) -> str:
+        reader = Reader(read_causes(self.here.root), self.lookout.release.deployment.vllm)
+        reader.feed(self.log.encode("utf-8", errors="replace"))
+        return "\n".join(told(reader.finish(over=False))) + "\n"
+
+
+def _kernel() -> str:
+    raw = b"".join(logsource.of_kernel())
+    return tail(raw.decode("utf-8", errors="replace"), KERNEL_LINES)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,50 @@
+"""What Docker and the kernel refuse to take, known before they are asked."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+
+from b70ctl.errors import UsageError
+
+UNITS = {"k": 10, "m": 20, "g": 30}
+LEAST_SHARED, MOST_SHARED = 2**20, 2**40
+LONGEST_WORD = 2**17 - 1
+"""Bytes of one argument or variable, its name included, that Linux gives to a program."""
+
+
+def mountable(target: str) -> str:
+    """A path of the container, as it stands; ValueError for one that no container starts with."""
+    place = posixpath.normpath(target).lstrip("/")
+    if place in ("", "proc") or place.startswith("proc/"):
+        raise ValueError(f"nothing can be mounted on {target}: the container would not start")
+    return target
+
+
+def in_reason(size: str) -> str:
+    """A size of shared memory, as it stands; ValueError for one that is none."""
+    if not LEAST_SHARED <= bytes_of(size) <= MOST_SHARED:
+        raise ValueError(f"{size[:20]} of shared memory is not between 1m and 1024g")
+    return size
+
+
+def bytes_of(size: str) -> int:
+    """A size with its unit as a number of bytes."""
+    return int(size[:-1]) << UNITS[size[-1]]
+
+
+def size_of(count: int) -> str:
+    """A number of bytes in the largest unit that says it whole."""
+    for unit, shift in reversed(UNITS.items()):
+        if count and count % (1 << shift) == 0:
+            return f"{count >> shift}{unit}"
+    return str(count)
+
+
+def refuse_endless(argv: Iterable[str], env: Mapping[str, str]) -> None:
+    """Raise for an argument or a variable that is longer than Linux gives to a program."""
+    named = [*((f"argument `{word[:40]}…`", word) for word in argv),
+             *((f"variable `{name}`", f"{name}={value}") for name, value in env.items())]  # fmt: skip
+    for what, text in named:
+        if (size := len(text.encode(errors="surrogatepass"))) > LONGEST_WORD:
+            raise UsageError(f"{what} has {size:,} bytes; more than {LONGEST_WORD:,} are given to no program")

@@ -1,0 +1,50 @@
+"""How the site wants its engine followed: when to look, what is a fault, how often a restart is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import Field
+
+from b70ctl.core.profile import Strict
+
+COMMAND = "watch"
+"""The plan's command in the journal, by which restarts are counted."""
+LOCK_FILE = "watch.lock"
+"""Held by the one watch of a site, beside the site's own lock, which it takes only to act."""
+
+
+class Watch(Strict):
+    """How `b70ctl watch` follows the engine, what it takes for a fault, and how often it may restart."""
+
+    every: Annotated[float, Field(gt=0, le=1440)] = 5
+    """Minutes between two probes."""
+    tick: Annotated[float, Field(ge=0.1, le=300)] = 15
+    """Seconds between two looks at /health and /metrics."""
+    confirm: Annotated[int, Field(ge=1, le=10)] = 2
+    """Probes in a row that must fail before that is a fault."""
+    unreachable: Annotated[float, Field(ge=0, le=86400)] = 120
+    """Seconds without a 200 from /health before that is a fault; an engine that was started anew has its profile's
+    `boot.budget`."""
+    silence: Annotated[float, Field(gt=0, le=86400)] = 180
+    """Seconds in which requests run and no token comes, before that is a fault; also the longest that a probe waits."""
+    drift: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """Part of its own decode rate that the release may lose before it is told; 0.3 tells below 70 %."""
+    kv: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Part of the KV cache in use from which on it is told."""
+    restarts: Annotated[int, Field(ge=0, le=100)] = 3
+    """Restarts that are allowed within `hours`; with 0 the first fault is captured and ends the watch."""
+    hours: Annotated[float, Field(gt=0, le=8760)] = 24
+    """Hours in which restarts are counted."""
+    incidents: Annotated[int, Field(ge=1, le=10000)] = 20
+    """Incident folders that are kept, the newest."""
+
+
+def restarts_left(watch: Watch, begun: Iterable[float], now: float) -> int:
+    """How many restarts are still allowed; `begun` and `now` are seconds of the same clock.
+
+    One that was begun in the future was begun before the clock was set back, and counts.
+    """
+    recent = sum(now - each < watch.hours * 3600 for each in begun)
+    return max(0, watch.restarts - recent)

@@ -1,0 +1,165 @@
+"""Commands that change what serves, on a site whose daemon is a stub."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+import typer
+
+from b70ctl.cli import app, engine, keeping
+from b70ctl.cli.console import console
+from b70ctl.cli.here import Here
+from b70ctl.core.compose import LABEL
+from b70ctl.edge import places
+from b70ctl.errors import B70Error, EngineError, Refused
+from tests.making import a_release, a_verdict, resolved
+from tests.stub_site import StubSite, without_engines
+
+DEPLOYMENT = resolved(name="old").model_copy(
+    update={"mounts": (), "devices": (), "requires": (), "cards": (), "card_count": 0}
+)
+OLD = a_release(1, "old", DEPLOYMENT)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A site that serves OLD."""
+    without_engines(monkeypatch)
+    (tmp_path / places.SITE_FILE).write_text("models: models\n")
+    found = StubSite(tmp_path)
+    found.daemon.images[DEPLOYMENT.image] = {"Id": "sha256:1"}
+    found.serve(OLD)
+    return found
+
+
+@pytest.fixture
+def here(site):
+    """What a command sees of it."""
+    console().json = False
+    context = typer.Context(typer.main.get_command(app), obj=site.root)
+    found = Here(context)
+    found.daemon = site.daemon
+    return found
+
+
+def nonsense():
+    return EngineError("nonsense")
+
+
+def test_every_change_sweeps_short_containers_that_are_five_minutes_old(site, here):
+    engine.recover(here)
+    assert site.daemon.named("sweep_probes") == [("sweep_probes", 300)]
+
+
+def test_a_restart_of_a_stopped_engine_that_cannot_be_proven_stops_it_again(site, here):
+    engine.stop(here, yes=True, dry_run=False)
+    site.daemon.on("probe", nonsense)
+    with pytest.raises(EngineError, match="nonsense"):
+        engine.restart(here, yes=True, dry_run=False)
+    assert site.daemon.running_releases() == []
+    assert site.state.stopped
+    assert site.result == "failed"
+
+
+def test_a_restart_of_a_stopped_engine_is_shown_as_the_start_that_it_is(site, here, capsys):
+    engine.stop(here, yes=True, dry_run=False)
+    here.console.json = True
+    engine.restart(here, yes=False, dry_run=True)
+    planned = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert planned["command"] == "start"
+    assert [step["verb"] for step in planned["undo"]] == ["stop", "idle"]
+
+
+def test_a_restart_of_a_running_engine_that_cannot_be_proven_starts_it_once_more(site, here):
+    site.daemon.on("probe", nonsense)
+    with pytest.raises(B70Error, match="serves again, proven"):
+        engine.restart(here, yes=True, dry_run=False)
+    assert site.daemon.running_releases() == [OLD.id]
+    assert not site.state.stopped
+
+
+def test_words_that_are_not_utf_8_are_written_into_the_journal_as_what_they_are(site, here, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["b70ctl", "restart", os.fsdecode(b"caf\xe9")])
+    engine.restart(here, yes=True, dry_run=False)
+    assert site.last.begin.by == r"b70ctl restart 'caf\udce9'"
+
+
+def test_names_that_a_switch_gave_are_told_from_those_of_a_person_and_come_last(site, here, capsys):
+    names = {"before-0002-x": OLD.id, "good": OLD.id}
+    site.store.save_state(site.state.model_copy(update={"snapshots": names}))
+    keeping.snapshot(here, None)
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "RELEASE", "KEPT"]
+    assert [row.split(maxsplit=2) for row in rows] == [
+        ["good", OLD.id, "for good"], ["before-0002-x", OLD.id, "until pruned; a switch gave it"],
+    ]  # fmt: skip
+
+
+def test_failures_are_pruned_without_the_releases_that_were_proven(site, here):
+    (site.root / places.SITE_FILE).write_text("models: models\nkeep: 1\n")
+    for number, state in enumerate(("proven", "failed", "failed", "failed"), 2):
+        site.keep(a_release(number, "p", DEPLOYMENT), a_verdict(state))
+    keeping.prune(here, yes=True, dry_run=False)
+    assert sorted(site.store.releases()) == [a_release(number, "old" if number == 1 else "p", DEPLOYMENT).id
+                                             for number in (1, 2, 5)]  # fmt: skip
+
+
+def test_an_engine_that_is_paused_is_not_one_that_runs_already(site, here):
+    site.daemon.containers[f"c-{OLD.id}"]["State"]["Status"] = "paused"
+    with pytest.raises(Refused, match="is paused") as refused:
+        engine.start(here, dry_run=False)
+    assert refused.value.hint == f"docker unpause c-{OLD.id}"
+    engine.restart(here, yes=True, dry_run=False)
+    assert site.daemon.named("stop", "start") == [
+        (
+            "stop",
+            f"c-{OLD.id}",
+        ),
+        ("start", f"c-{OLD.id}"),
+    ]
+
+
+def of_a_namesake(site, root):
+    """A container of another site that has this one's name."""
+    site.daemon.add(a_release(7, "other", DEPLOYMENT), "exited")
+    other = site.daemon.containers[f"c-{a_release(7, 'other', DEPLOYMENT).id}"]
+    other["Config"]["Labels"][f"{LABEL}.root"] = str(root)
+
+
+@pytest.mark.parametrize(
+    "command", [engine.restart, lambda here, **how: engine.start(here, dry_run=False), keeping.prune],
+    ids=["restart", "start", "prune"],
+)  # fmt: skip
+def test_a_name_that_another_site_on_the_box_has_is_refused_before_anything_is_touched(
+    site, here, tmp_path_factory, command
+):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / places.SITE_FILE).write_text("")
+    engine.stop(here, yes=True, dry_run=False)
+    of_a_namesake(site, elsewhere)
+    before = site.daemon.count("stop"), site.store.ops()
+    with pytest.raises(Refused, match=f"the site in {elsewhere} is called `b70` too") as refused:
+        command(here, yes=True, dry_run=False)
+    assert refused.value.hint == f"another `name` in {site.root / places.SITE_FILE}"
+    assert (site.daemon.count("stop"), site.store.ops()) == before
+
+
+def test_a_site_whose_namesake_is_gone_goes_on(site, here, tmp_path):
+    of_a_namesake(site, tmp_path / "removed")
+    engine.restart(here, yes=True, dry_run=False)
+    assert site.daemon.running_releases() == [OLD.id]
+
+
+@pytest.mark.parametrize("command", [engine.stop, engine.restart])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_damaged_release_is_named_before_anything_is_stopped(site, here, command, dry_run):
+    record = site.store.release_folder(OLD.id) / "release.json"
+    record.write_text(record.read_text()[:-9])
+    with pytest.raises(B70Error, match="is damaged") as refused:
+        command(here, yes=True, dry_run=dry_run)
+    assert str(record) in refused.value.what
+    assert refused.value.hint == f"mv {record} {record}.damaged"
+    assert site.daemon.named("stop", "set_policy") == []

@@ -1,0 +1,61 @@
+"""What no container starts with is refused where it is written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from b70ctl.core.sizes import LONGEST_WORD, bytes_of, size_of
+from b70ctl.errors import UsageError
+from tests.making import a_profile, resolved
+
+
+@pytest.mark.parametrize("target", ["/", "//", "/.", "/x/..", "/proc", "/proc/sys", "/x/../proc/1"])
+def test_a_mount_that_no_container_starts_with_is_refused_when_the_profile_is_read(target):
+    with pytest.raises(ValidationError, match="nothing can be mounted on"):
+        a_profile(mounts=[{"source": "/s", "target": target}])
+
+
+@pytest.mark.parametrize("target", ["/x", "/processes", "/opt/proc", "/etc/hosts"])
+def test_a_mount_elsewhere_is_taken_as_it_stands(target):
+    assert a_profile(mounts=[{"source": "/s", "target": target}]).mounts[0].target == target
+
+
+@pytest.mark.parametrize("size", ["0g", "0k", "1023k", "1025g", "99999999999999g", "1" * 4000 + "g"])
+def test_shared_memory_out_of_all_reason_is_refused_when_the_profile_is_read(size):
+    with pytest.raises(ValidationError, match="of shared memory is not between 1m and 1024g"):
+        a_profile(resources={"shm_size": size})
+
+
+@pytest.mark.parametrize("size", ["1m", "1024k", "8g", "1024g"])
+def test_shared_memory_in_reason_is_taken_as_it_stands(size):
+    assert a_profile(resources={"shm_size": size}).resources.shm_size == size
+
+
+@given(st.integers(0, 2**50))
+def test_a_size_in_words_is_the_same_size(count):
+    words = size_of(count)
+    assert (int(words) if words.isdigit() else bytes_of(words)) == count
+
+
+@pytest.mark.parametrize(("count", "words"), [(8589934592, "8g"), (67108864, "64m"), (1025, "1025"), (0, "0")])
+def test_a_size_is_said_in_its_largest_unit(count, words):
+    assert size_of(count) == words
+
+
+@pytest.mark.parametrize("name", ["V", "LONG_NAME"])
+def test_a_variable_that_linux_would_not_give_to_a_program_is_refused(name):
+    longest = "x" * (LONGEST_WORD - len(name) - 1)
+    assert resolved(a_profile(env={name: longest})).env[name] == longest
+    with pytest.raises(UsageError, match=f"variable `{name}` has 131,072 bytes"):
+        resolved(a_profile(env={name: longest + "x"}))
+
+
+def test_an_argument_that_linux_would_not_give_to_a_program_is_refused():
+    longest = "é" * (LONGEST_WORD // 2)
+    assert longest in resolved(a_profile(engine={"flags": {"chat-template": longest}})).argv
+    with pytest.raises(UsageError, match="argument `éé") as refused:
+        resolved(a_profile(engine={"flags": {"chat-template": longest + "é"}}))
+    assert len(refused.value.what) < 200

@@ -1,0 +1,112 @@
+"""How often a watch may restart, and what the site may ask of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from b70ctl.core.answer import Answer
+from b70ctl.core.metrics import Metrics
+from b70ctl.core.probes import ProbeTarget, probes_for
+from b70ctl.core.release import Drained, State
+from b70ctl.core.site import Site
+from b70ctl.core.watch import Watch, restarts_left
+from b70ctl.core.watchlook import alone, decode_rate, learnt, others, own_probe, record_of, resting
+
+HOUR = 3600.0
+
+
+def test_restarts_are_counted_over_the_hours_that_the_site_says():
+    watch = Watch(restarts=2, hours=2)
+    assert restarts_left(watch, [], 10 * HOUR) == 2
+    assert restarts_left(watch, [1 * HOUR, 8.5 * HOUR], 10 * HOUR) == 1
+    assert restarts_left(watch, [8.5 * HOUR, 9 * HOUR, 9.5 * HOUR], 10 * HOUR) == 0
+    assert restarts_left(Watch(restarts=0), [], 0) == 0
+
+
+def test_a_clock_that_was_set_back_gives_no_restart_away():
+    assert restarts_left(Watch(restarts=1), [50 * HOUR], 10 * HOUR) == 0
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=9), st.floats(0, 1e6), st.integers(0, 5))
+def test_there_is_never_more_left_than_allowed_and_one_more_restart_never_adds_any(begun, now, allowed):
+    watch = Watch(restarts=allowed)
+    left = restarts_left(watch, begun, now)
+    assert 0 <= left <= allowed
+    assert restarts_left(watch, [*begun, now], now) <= left
+
+
+@pytest.mark.parametrize("wrong", [{"every": 0}, {"drift": 1}, {"kv": 0}, {"kv": 1.1}, {"restarts": -1}, {"tick": 0},
+                                   {"confirm": 0}, {"evry": 5}])  # fmt: skip
+def test_a_setting_that_cannot_be_meant_is_refused(wrong):
+    with pytest.raises(ValidationError):
+        Site.model_validate({"watch": wrong})
+
+
+# --- what an answer tells ---------------------------------------------------------------------------------------------
+
+
+def some(tokens: int, running: int = 0, waiting: int = 0, kv: float = 0.0) -> Metrics:
+    return Metrics(running=running, waiting=waiting, generation_tokens=tokens, prompt_tokens=9, kv_usage=kv)
+
+
+ANSWER = Answer(completion_tokens=101, seconds=3.0, first_token_seconds=1.0)
+
+
+def test_a_rate_is_of_what_came_after_the_first_token():
+    assert decode_rate(ANSWER) == 50.0
+    assert decode_rate(Answer(completion_tokens=8, seconds=3.0, first_token_seconds=1.0)) is None
+    assert decode_rate(Answer(completion_tokens=101, seconds=3.0)) is None
+    assert decode_rate(Answer(completion_tokens=101, seconds=1.0, first_token_seconds=1.0)) is None
+    assert decode_rate(Answer(seconds=3.0, first_token_seconds=1.0)) is None
+
+
+def test_a_rate_counts_only_when_the_engine_did_nothing_else():
+    assert alone(some(5), some(106), ANSWER)
+    assert alone(some(5), some(105), ANSWER)  # the last token may not be counted yet
+    assert not alone(some(5), some(107), ANSWER)
+    assert not alone(some(5, running=1), some(106), ANSWER)
+    assert not alone(some(5), some(106, running=1), ANSWER)
+    assert not alone(some(5, waiting=1), some(106), ANSWER)
+    assert not alone(some(106), some(5), ANSWER)  # it was started anew
+    assert not alone(None, some(106), ANSWER)
+    assert not alone(Metrics(), Metrics(), ANSWER)
+
+
+def test_others_are_at_work_when_tokens_come_or_a_prompt_that_ran_before_is_read():
+    assert others(some(5, running=1), some(6, running=1))
+    assert others(some(5, running=1, kv=0.1), some(5, running=2, kv=0.4))
+    assert not others(some(5, kv=0.1), some(5, running=1, kv=0.2))  # our own prompt
+    assert not others(some(5, running=1), some(5, running=2))
+    assert not others(None, some(6))
+
+
+def test_a_release_is_compared_with_its_own_first_rates():
+    rates: tuple[float, ...] = ()
+    for rate in (50.0, None, 52.0, 10.0, 51.0):
+        assert record_of(rates) is None
+        rates = learnt(rates, rate)
+    rates = learnt(rates, 49.0)
+    assert record_of(rates) == 50.0
+    assert learnt(rates, 99.0) == rates
+
+
+def test_the_probe_is_the_longest_that_the_profile_asks():
+    assert own(()) == "counting"
+    assert own(("counting",)) == "prose"
+    assert own(("counting", "prose", "arithmetic")) == "capital"
+    assert own(("counting", "prose", "arithmetic", "capital")) is None
+
+
+def own(skip: tuple[str, ...]) -> str | None:
+    found = own_probe(probes_for(ProbeTarget(model="m", max_model_len=4096, skip=frozenset(skip))))
+    return found.name if found else None
+
+
+def test_a_site_that_its_owner_took_out_of_service_is_left_alone():
+    assert resting(State(serving="r")) is None
+    assert resting(State()) is not None
+    assert "stopped" in str(resting(State(serving="r", stopped=True)))
+    assert "since now" in str(resting(State(serving="r", drained=Drained(at="now", release="r"))))
