@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
-    """Run the command line."""
-    from b70ctl.cli import app
+    """Run the command line; Ctrl-C before it has begun ends it without a traceback."""
+    try:
+        from b70ctl.cli import app
 
-    app(prog_name="b70ctl")
+        app(prog_name="b70ctl")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,10 @@ class Refused(B70Error):
     """The request is understood and would do harm, so nothing was started."""
 
 
+class CutOff(Refused):
+    """Another command was cut off, and is not this one's to bring to its end."""
+
+
 class MachineError(B70Error):
     """The machine lacks something: a daemon, Compose, a card, disk space."""
 
@@ -63,7 +67,15 @@ class CommandFailed(B70Error):
 
 
 class EngineSilent(EngineError):
-    """The engine took a request and said nothing for as long as it may."""
+    """The engine took a request and gave no whole answer in time.
+
+    `chunks` of it had come, the last one `quiet` seconds before.
+    """
+
+    def __init__(self, what: str, *, hint: str | None = None, chunks: int = 0, quiet: float = 0.0) -> None:
+        super().__init__(what, hint=hint)
+        self.chunks = chunks
+        self.quiet = quiet
 
 
 class GaveUp(B70Error):

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from b70ctl.edge.signals import ASKED
+
 HERE = Path(__file__).parent
-OWN_WORLD = ("docker", "rig_checks", "bench")
+OWN_WORLD = ("docker", "rig_checks", "bench", "kernels")
 """Folders whose tests run against real programs and bring their own fixtures."""
 STARTING = {"subprocess.Popen", "os.posix_spawn", "os.system", "os.exec", "pty.spawn"}
 KEPT = {"B70CTL_REQUIRE_DOCKER", "B70CTL_RIG_CACHE", "B70CTL_NO_APT"}
@@ -93,7 +95,7 @@ def isolated(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """What signals mean: a command that has ended leaves them ignored, as its process is about to end too."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in ASKED}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -130,6 +130,11 @@ class StubDaemon:
         named = (about for about in self.containers.values() if name in (about["Id"], about["Name"].lstrip("/")))
         return next(named, None)
 
+    def top(self, container: str, columns: str) -> dict[str, Any]:
+        listed = {"Titles": ["PID", "COMMAND"], "Processes": [["1", "vllm serve"]]}
+        found: dict[str, Any] = self.call("top", container, effect=lambda: listed)
+        return found
+
     def running(self) -> list[dict[str, Any]]:
         ran = [about for about in self.containers.values() if about["State"]["Status"] == "running"]
         found: list[dict[str, Any]] = self.call("running", effect=lambda: ran)
@@ -169,8 +174,8 @@ class StubDaemon:
     def remove(self, container: str) -> None:
         self.call("remove", container, effect=lambda: self.containers.pop(container, None))
 
-    def sweep_probes(self, older_than: int) -> None:
-        self.call("sweep_probes", older_than)
+    def sweep_probes(self, older_than: int, root: Path) -> None:
+        self.call("sweep_probes", older_than, root)
 
     def logs(self, container: str, tail: int | str = "all") -> str:
         found: str = self.call("logs", container, effect=lambda: f"log of {container}\n")
@@ -178,6 +183,14 @@ class StubDaemon:
 
     def ensure_network(self, name: str, site: str) -> None:
         self.call("ensure_network", name, effect=lambda: self.networks.add(name))
+
+    def remove_network(self, name: str, site: str) -> None:
+        try:
+            self.call("remove_network", name, effect=lambda: self.networks.discard(name))
+        except DaemonAway:
+            raise
+        except DaemonError:
+            return  # somebody is in it: it stays
 
     def ensure_volume(self, name: str, site: str) -> None:
         self.call("ensure_volume", name, effect=lambda: self.caches.add(name))

@@ -14,7 +14,7 @@ from b70ctl.core.journal import Op
 from b70ctl.core.plan import Plan, Step, Verb, plan_switch
 from b70ctl.core.progress import Event
 from b70ctl.core.release import Release, State, Verdict
-from b70ctl.edge import executor, steps, store
+from b70ctl.edge import steps, store, wayback
 from b70ctl.edge.executor import execute
 from b70ctl.edge.filling import Prepared
 from b70ctl.edge.recovering import recover
@@ -131,7 +131,7 @@ def without_engines(patch: pytest.MonkeyPatch) -> None:
     """Engines that are there serve and answer; no daemon is waited for; what the store writes is counted as `disk`."""
     patch.setitem(steps.STEPS, Verb.AWAIT, _await)
     patch.setitem(steps.STEPS, Verb.PROBE, _probe)
-    patch.setattr(executor, "DAEMON_PATIENCE", -1.0)
+    patch.setattr(wayback, "DAEMON_PATIENCE", -1.0)
     patch.setattr(os, "fsync", lambda _: None)  # power does not fail here, and waiting for the disk is most of the time
 
 

@@ -128,7 +128,8 @@ def _files(folder: str) -> set[str]:
 def test_the_wheel_is_the_package_with_what_it_ships_and_nothing_else(built):
     shipped = {f"b70ctl/_share/{name}" for kind in SHIPPED for name in _files(kind)}
     metadata = {name for name in built.wheel_names() if ".dist-info/" in name}
-    assert built.wheel_names() - metadata == _files("b70ctl") | shipped
+    kernels = {name.removeprefix("kernels/") for name in _files("kernels/b70_kernels")}
+    assert built.wheel_names() - metadata == _files("b70ctl") | shipped | kernels
 
 
 def test_the_wheel_carries_its_licence_and_the_mark_of_a_typed_package(built):
@@ -153,7 +154,7 @@ def test_the_wheel_declares_what_the_project_file_does(built):
 
 def test_the_sdist_has_what_it_takes_to_test_and_to_read(built):
     names = built.sdist_names()
-    for folder in ("b70ctl", *SHIPPED, "docs"):
+    for folder in ("b70ctl", *SHIPPED, "kernels", "docs"):
         assert _files(folder) <= names
     assert {"Makefile", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml"} <= names
     assert {"tests/rig/demo.py", "tests/rig/setup.sh", "tests/test_rooms.py"} <= names
@@ -198,6 +199,16 @@ def test_a_profile_renders_without_docker(installed, site):
     engine = yaml.safe_load(text)["services"]["engine"]
     assert engine["group_add"] == ["992"]
     assert engine["command"][:2] == ["vllm", "serve"]
+
+
+def test_the_kernels_have_one_import_name_and_are_found_to_be_mounted(installed, site):
+    named = installed.execute("-c", "import b70_kernels; print(b70_kernels.__path__[0])").stdout.strip()
+    shown = json.loads(installed.says("--site", str(site), "kernels", "check", PROFILE, "--dry-run", "--json"))
+    mounted = {mount["Target"]: mount["Source"] for mount in shown["container"]["HostConfig"]["Mounts"]}
+    assert mounted["/opt/b70/b70_kernels"] == named
+    assert shown["kernels"] == f"{named} (shipped)"
+    shipped = {path.name for path in (CHECKOUT / "kernels" / "b70_kernels").glob("*.py")}
+    assert shipped == {path.name for path in Path(named).glob("*.py")}
 
 
 def test_wheel_and_checkout_render_alike(from_wheel, editable, tmp_path):

@@ -38,8 +38,12 @@ OWNERS = {
     "rich": "cli/console.py",
 }
 """The one file that may name a module."""
-SHARED = {("signal", "edge/process.py"), ("signal", "edge/guard.py"), ("ctypes", "edge/guard.py")}
-"""process.py ends children by signal; signals.py answers those that are sent to us; guard.py is another process."""
+SHARED = {
+    ("signal", "edge/process.py"), ("signal", "edge/guard.py"), ("ctypes", "edge/guard.py"),
+    ("docker", "edge/speaking.py"), ("requests", "edge/speaking.py"),
+}  # fmt: skip
+"""process.py ends children by signal; signals.py answers those that are sent to us; guard.py is another process;
+speaking.py makes the errors of Docker's library ours."""
 ROOM_OF = {"typer": "cli", "click": "cli"}
 """Modules that one room may name."""
 STREAM = re.compile(r"sys\.(stdout|stderr)\.(.*\.)?write(lines)?")

@@ -15,7 +15,7 @@ from b70ctl.core.release import release_id
 from b70ctl.edge import places
 from b70ctl.edge.files import replace
 from b70ctl.edge.preparing import Workshop
-from b70ctl.errors import B70Error, Exit, Refused, UsageError
+from b70ctl.errors import B70Error, Exit, MachineError, Refused, UsageError
 
 PREVIEW = "preview"
 
@@ -97,6 +97,9 @@ def render(here: Here, profile: str | None, job: Job) -> None:
     """Write the Compose file of a profile to stdout, or into DIR; Docker is not asked."""
     if job.many == (profile is not None):
         raise UsageError("give a PROFILE, or --all", hint="b70ctl render --all --check")
+    if job.output is not None and job.output.exists() and not job.output.is_dir():
+        raise MachineError(f"{job.output} cannot be written: a profile is rendered into a directory",
+                           hint="leave --output out, and it is written to stdout")  # fmt: skip
     workshop = here.workshop(docker=False)
     names = [entry.name for entry in here.catalog.profiles()] if job.many else [str(profile)]
     failed = [name for name in names if not _render(here, workshop, name, job)]

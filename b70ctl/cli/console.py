@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
 
+from b70ctl.core.losses import held_words, lost_words
 from b70ctl.core.plan import Plan, Verb
-from b70ctl.core.progress import Booting, Event, Note, Probed, StepBegun, StepDone, StepFailed
+from b70ctl.core.progress import Booting, Emptying, Event, Lost, Note, Probed, StepBegun, StepDone, StepFailed
 from b70ctl.errors import B70Error, MachineError, UsageError
 
 MARKS = {True: "ok", False: "FAILED", None: "not asked"}
@@ -41,7 +43,7 @@ class Console:
         _write(sys.stdout, text.rstrip("\n"))
 
     def piece(self, raw: bytes) -> None:
-        """A part of somebody else's text, as it comes."""
+        """A part of somebody else's text, as it comes; a terminal obeys none of it."""
         _write(sys.stdout, raw.decode("utf-8", errors="replace"), end="")
 
     def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: int | None = None) -> None:
@@ -132,6 +134,8 @@ class Console:
                 self.say(f"  {probe:<12} {MARKS[passed]:<9} {detail}")
             case Note(text):
                 self.say(text)
+            case Emptying() | Lost():
+                self._requests(event)
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
@@ -154,22 +158,50 @@ class Console:
         if self._status is not None:
             from rich.text import Text
 
-            self._status.update(Text(text))
+            self._status.update(Text(printable(text)))
             with contextlib.suppress(OSError):
                 self._status.start()
 
     def _boot(self, release: str, stage: str, part: tuple[int, int] | None, seconds: float) -> None:
         of = f" {part[0]}/{part[1]}" if part else ""
+        self._pulse(stage, f"{release}: {stage}{of}  {_seconds(seconds)}")
+
+    def _requests(self, event: Emptying | Lost) -> None:
+        if isinstance(event, Emptying):
+            left = f"{max(0, event.left):.0f} s left"
+            self._pulse("emptying", f"{event.release}: {held_words(event.running, event.waiting)}; {left}")
+        else:
+            self.warn(f"{event.release} has stopped: {lost_words(event.requests)}")
+
+    def _pulse(self, stage: str, text: str) -> None:
+        """Something that goes on: rewritten where a line can be, else told once in a while."""
         if self._status is not None:
-            self._progress(f"{release}: {stage}{of}  {_seconds(seconds)}")
+            self._progress(text)
         elif stage != self._stage or time.monotonic() - self._told > HEARTBEAT:
             self._stage, self._told = stage, time.monotonic()
-            self.say(f"  {release}: {stage}{of}  {_seconds(seconds)}")
+            self.say(f"  {text}")
 
     def _quiet(self) -> None:
         if self._status is not None:
             with contextlib.suppress(OSError):
                 self._status.stop()
+
+
+_ORDERS = re.compile(r"(\x1b\[(?:0?[01]|(?:0?[01];)?0?(?:3|9)[0-7]|0;0|39|22)?m|\r\n)"
+                     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # fmt: skip
+"""What a terminal obeys, of which the first group may pass: bold, the usual colours, a line's end."""
+
+
+def printable(text: str) -> str:
+    """Text of whatever origin as a terminal may have it: it names an order to the terminal, and gives none.
+
+    `ESC ] 0 ;`, as a log or a name may have it, would set the terminal's title, and others do worse.
+    """
+    return _ORDERS.sub(lambda found: found[1] or _named(ord(found[0])), text)
+
+
+def _named(code: int) -> str:
+    return f"^{chr(code + 0x40)}" if code < 0x20 else f"\\u{code:04x}"
 
 
 _busy = False
@@ -200,6 +232,7 @@ def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:
         return  # whoever started us closed it
     try:
         encoding = stream.encoding or "utf-8"
+        text = printable(text) if _is_terminal(stream) else text
         print(text.encode(encoding, "replace").decode(encoding), end=end, file=stream)
         stream.flush()
     except OSError as error:

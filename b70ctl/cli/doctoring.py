@@ -20,16 +20,18 @@ from b70ctl.errors import B70Error, Exit, UsageError
 
 
 def doctor(here: Here, *, recording: Path | None, host_root: Path | None) -> None:
-    """Ask everything, show the answers, exit 3 when something blocks."""
+    """Ask everything, show the answers, exit 3 when something blocks; a record that is written is a success."""
     if recording and host_root:
         raise UsageError("a record is not recorded again", hint="either --record or --host-root")
     facts = read_record(host_root) if host_root else hostasks.read_host(question(here))
     if recording:
         record(facts, recording)
-        here.console.say(f"recorded in {recording}: text without host names, serial numbers or hardware addresses")
+        here.console.say(f"recorded in {recording}: text without host names, serial numbers or hardware addresses; "
+                         "names of containers, images, the site and profiles stay: look at asked.json before you "
+                         "send it")  # fmt: skip
     findings = urgent_first(examine(facts, models(), checks()))
     _show(here, findings)
-    if any(finding.blocks for finding in findings):
+    if recording is None and any(finding.blocks for finding in findings):
         raise typer.Exit(int(Exit.MACHINE))
 
 
@@ -58,12 +60,13 @@ def question(here: Here) -> hostasks.Question:
         port=site.port,
         places={role: places.expanded(place) for role, place in roles.items() if place},
         wanted=tuple(site.cards or ()),
-        cardless=tuple(_cardless(here)),
+        cardless=tuple(cardless(here)),
         images=tuple(runtime(facts) for facts in known_images(here)),
     )
 
 
-def _cardless(here: Here) -> list[str]:
+def cardless(here: Here) -> list[str]:
+    """The site's own profiles that need no card."""
     found = []
     for entry in here.catalog.profiles():
         if entry.origin != "site":

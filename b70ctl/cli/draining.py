@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
 from b70ctl.cli.here import Change, Here
-from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_return, companions_fit
+from b70ctl.cli.plans import expected, show
+from b70ctl.cli.ready import can_leave, can_return, companions_fit
 from b70ctl.cli.switching import report
 from b70ctl.core import standing
+from b70ctl.core.losses import lost_words
 from b70ctl.core.plan import Plan, plan_drain, plan_restore
 from b70ctl.core.release import Observed
 from b70ctl.core.site import Site
-from b70ctl.errors import Refused, UsageError
+from b70ctl.errors import B70Error, Interrupted, Refused, Unproven, UsageError
 
 
-def drain(here: Here, *, yes: bool, dry_run: bool) -> None:
-    """Out of rotation, empty, stopped; remembered until `restore`."""
+def drain(here: Here, *, yes: bool, dry_run: bool, limit: int | None = None) -> None:
+    """Out of rotation, empty, stopped; remembered until `restore`. `limit` stands in for the site's own."""
+    site = here.catalog.site
+    if limit is not None:
+        site = site.model_copy(update={"drain": site.drain.model_copy(update={"limit": limit})})
     if dry_run:
-        show(here, _drain_plan(here, here.observe()))
+        show(here, _drain_plan(here, site, expected(here)))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
@@ -27,8 +33,11 @@ def drain(here: Here, *, yes: bool, dry_run: bool) -> None:
         if found and not standing.incumbent(here.store.state(), observed):
             _told_drained(here)
             return
-        plan = _drain_plan(here, observed)
+        change.world.site = site
+        plan = _drain_plan(here, site, observed)
         services_exist(change)
+        if plan.steps:
+            can_leave(here)
         here.console.plan(plan)
         if not here.console.confirm("drain this site?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
@@ -41,13 +50,15 @@ def _told_drained(here: Here) -> None:
     if found is None:
         return
     if here.console.json:
-        here.console.data({"event": "drained", "release": found.release, "since": found.at})
-    here.console.say(f"drained since {found.at}; `b70ctl verify` asks whether the box is quiet, "
-                     f"`b70ctl restore` brings {found.release} back")  # fmt: skip
+        here.console.data({"event": "drained", "release": found.release, "since": found.at, "lost": found.lost})
+    lost = lost_words(found.lost)
+    since = f"drained since {found.at}" + (f"; {lost}" if lost else "")
+    here.console.say(f"{since}; `b70ctl verify` asks whether the box is quiet, `b70ctl restore` brings {found.release} "
+                     "back")  # fmt: skip
 
 
-def _drain_plan(here: Here, observed: Observed) -> Plan:
-    site, state = here.catalog.site, here.store.state()
+def _drain_plan(here: Here, site: Site, observed: Observed) -> Plan:
+    state = here.store.state()
     if here.site_root is not None and state.serving is None:
         raise Refused("nothing has served at this site yet, so there is nothing to drain", hint="b70ctl switch PROFILE")
     if state.drained and not observed.runs(state.serving):
@@ -55,7 +66,9 @@ def _drain_plan(here: Here, observed: Observed) -> Plan:
     serving = standing.incumbent(state, observed)
     if serving is None:
         raise Refused(f"{state.serving} does not run, so there is nothing to drain", hint="b70ctl verify")
-    return plan_drain(serving, **leave_of(site))
+    release = here.store.release(serving)
+    grace = release.deployment.shutdown_timeout if release.kind == "engine" else None
+    return plan_drain(serving, grace=grace, **leave_of(site))
 
 
 def leave_of(site: Site) -> dict[str, Any]:
@@ -98,14 +111,38 @@ def restore(here: Here, *, dry_run: bool) -> None:
         can_return(change, release, None, change.world.observe())
         companions_fit(change)
         here.console.plan(plan)
-        change.carry_out(plan)
+        try:
+            change.carry_out(plan)
+        except B70Error as error:
+            _tell_drained_still(here, error)
+            raise
+        except typer.Exit:
+            report(here, plan)
+            _told_rotation(here)
+            raise
         report(here, plan)
+
+
+def _tell_drained_still(here: Here, error: B70Error) -> None:
+    """Say in the error that a restore ended where it began, and what else can serve."""
+    if here.store.state().drained and not isinstance(error, Interrupted | Unproven):
+        error.what = f"{error.what}; the site stays drained"
+        error.hint = f"{error.hint or 'b70ctl restore'}; to serve another: b70ctl rollback, or b70ctl switch PROFILE"
+
+
+def _told_rotation(here: Here) -> None:
+    """That what serves again is not back in rotation, where that is what failed, and what to type."""
+    if here.store.state().withdrawn:
+        if here.console.json:
+            here.console.data({"event": "out-of-rotation", "hint": "b70ctl restore"})
+        here.console.warn("it is out of the router's rotation still, so no client comes by it; "
+                          "`b70ctl restore` asks the router once more")  # fmt: skip
 
 
 def _restore_plan(here: Here) -> Plan:
     """From a drain, or from one that left the engine out of rotation."""
     site, state = here.catalog.site, here.store.state()
-    observed = here.observe() if here.site_root is not None else Observed()
+    observed = expected(here) if here.site_root is not None else Observed()
     target = state.drained.release if state.drained else state.serving
     if target is None or not (state.drained or state.withdrawn):
         serving = standing.incumbent(state, observed)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 import typer
 
 from b70ctl.cli.console import Console, can_ask, console
-from b70ctl.core.journal import unfinished
+from b70ctl.core import standing
+from b70ctl.core.journal import Op, unfinished
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Observed, Release
 from b70ctl.core.secrecy import masked
@@ -26,8 +27,10 @@ from b70ctl.edge.lock import holder, leased, locked
 from b70ctl.edge.preparing import Workshop
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.store import Store
-from b70ctl.errors import B70Error, Interrupted, UsageError
+from b70ctl.errors import B70Error, CutOff, Interrupted, Refused, UsageError
 
+LOOK = "b70ctl logs"
+"""How a hint begins that only says where to look: a cause that was found has a better one."""
 PROBE_AGE = 300
 """Seconds after which nobody waits for a short container any more."""
 
@@ -39,6 +42,8 @@ class Here:
         self.given: Path | None = ctx.find_root().obj
         self.console: Console = console()
         self.console.json = json
+        self.going: set[str] = set()
+        """Containers that run and that a recovery takes away first."""
 
     @cached_property
     def root(self) -> Path | None:
@@ -78,12 +83,23 @@ class Here:
         found: Observed = self.daemon.observe(self.catalog.site.name, self.store.releases())
         return found
 
+    def at_work(self) -> tuple[str | None, Op | None]:
+        """Who holds the site now; where nobody does, the command that was cut off.
+
+        The journal is read before the lock, and once more after it: a command that begins or ends meanwhile was not
+        cut off.
+        """
+        op = unfinished(self.store.ops())
+        busy = holder(self.store.lock_file)
+        if busy or op is None:
+            return busy, None
+        again = unfinished(self.store.ops())
+        return None, again if again and again.number == op.number else None
+
     def unfinished(self) -> str | None:
         """What a command that was cut off asks for; None while one is at work, or where all ended."""
-        op = unfinished(self.store.ops())
-        if op is None or holder(self.store.lock_file):
-            return None
-        return f"`{op.begin.by}` ({op.begin.at}) was cut off; `b70ctl recover` brings it to its end"
+        _, op = self.at_work()
+        return cut_off(op) if op else None
 
     def mention_unfinished(self) -> None:
         """Tell it, in a command that only looks."""
@@ -92,29 +108,44 @@ class Here:
 
     def secret_values(self) -> list[str]:
         """What must stand in no journal, wherever it was typed; a secret that cannot be read is told elsewhere."""
-        from b70ctl.edge.filling import read_secrets
+        from b70ctl.edge.filling import secret_values
 
         try:
-            return list(read_secrets(self.catalog.site, self.site_root).values())
+            return secret_values(self.catalog.site, self.site_root)
         except B70Error:
             return []
 
+    def _refuse_another_name(self, cut: Op | None) -> None:
+        """Refused for a site that was renamed while its engine was at work, before anything is touched."""
+        name, store, plan = self.catalog.site.name, self.store, cut.plan if cut else None
+        if release := standing.called_otherwise(store.state(), plan, store.releases(), name):
+            old, file = release.deployment.site, self.site_root / places.SITE_FILE
+            raise Refused(f"the site is called `{name}` now, and {release.id} is of `{old}`: it would not be found",
+                          hint=f"put `name: {old}` back in {file}; or `b70ctl stop` it before that")  # fmt: skip
+
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Change]:
-        """The frame of every command that changes something: lock, recovery of what was cut off, signals."""
+    def changing(self, recovers: Callable[[Op], bool] | None = None) -> Iterator[Change]:
+        """The frame of every command that changes something: lock, recovery of what was cut off, signals.
+
+        CutOff for a command that was cut off and that this one, as `recovers` says, is to leave alone.
+        """
         from b70ctl.edge.recovering import recover
 
         command = words(self.secret_values())
         with contextlib.ExitStack() as stack:
             folder = self.store.folder
             lock = stack.enter_context(locked(self.store.lock_file, f"site {self.site_root}", command, now()))
+            cut = unfinished(self.store.ops())
+            self._refuse_another_name(cut)
+            if cut and recovers and not recovers(cut):
+                raise CutOff(cut_off(cut), hint="b70ctl recover")
             interrupts = Interrupts(terminal=can_ask(), warn=self.console.shout)
             change = Change(here=self, command=command, folder=folder, interrupts=interrupts, stack=stack, holds=[lock])
             stack.enter_context(interrupts.watched())
             stack.enter_context(self.console.live())
             change.lease(release.deployment.cards for release in change.involved())
             self.store.ensure_salt()
-            self.daemon.sweep_probes(PROBE_AGE)
+            self.daemon.sweep_probes(PROBE_AGE, self.site_root)
             change.recovered, late = recover(change.world, interrupts)
             if change.recovered:
                 self.console.say(change.recovered)
@@ -167,7 +198,6 @@ class Change:
             daemon=here.daemon,
             compose=lambda: find_composer(self.holds),
             tell=here.console.tell,
-            holds=lambda: self.holds,
         )
 
     def carry_out(self, plan: Plan) -> None:
@@ -177,8 +207,9 @@ class Change:
         try:
             late = execute(plan, self.world, self.interrupts, self.command)
         except B70Error as error:
-            if not isinstance(error, Interrupted):
-                self._diagnose(plan)
+            fix = None if isinstance(error, Interrupted) else self._diagnose(plan)
+            if fix and (error.hint or LOOK).startswith(LOOK):
+                error.hint = fix
             raise
         for failure in late:
             self.here.console.warn(failure)
@@ -186,15 +217,23 @@ class Change:
             self._diagnose(plan)
             raise typer.Exit(1)
 
-    def _diagnose(self, plan: Plan) -> None:
-        """What the log of a release that failed says of the cause."""
+    def _diagnose(self, plan: Plan) -> str | None:
+        """Tell what the log of a release that failed says of the cause; gives back what to do, where that is known."""
         from b70ctl.cli.diagnosing import explain
 
-        store = self.here.store
+        store, fix = self.here.store, None
         for release in plan.tried or (plan.wanted,):
-            if release in store.releases() and not self.here.console.json:
-                for line in explain(store, str(release)):
+            if release in store.releases():
+                found = explain(store, str(release))
+                fix = fix or found.fix
+                for line in found.lines:
                     self.here.console.say(line)
+        return fix
+
+
+def cut_off(op: Op) -> str:
+    """A command that was cut off, and what to type."""
+    return f"`{op.begin.by}` ({op.begin.at}) was cut off; `b70ctl recover` brings it to its end"
 
 
 def words(known: Iterable[str] = ()) -> str:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from b70ctl import __version__
+from b70ctl.cli.diagnosing import said
 from b70ctl.cli.doctoring import known_images, models, question
 from b70ctl.cli.here import Here
 from b70ctl.core.diagnosis import Reader
-from b70ctl.core.incident import KERNEL_LINES, LOG_LINES, hidden, secrets_of, shown, tail, told
+from b70ctl.core.incident import KERNEL_LINES, LOG_LINES, hidden, secrets_of, shown, tail
 from b70ctl.core.inventory import Software, inventory, software_of_facts
 from b70ctl.core.watching import Fault
 from b70ctl.edge import hostasks, logsource
 from b70ctl.edge.diagnoses import read_causes
 from b70ctl.edge.files import now
 from b70ctl.edge.filling import kept_secrets
-from b70ctl.edge.incident import FOLDER, Part, processes, stacks, within, write_incident
-from b70ctl.edge.watching import Lookout
-from b70ctl.errors import B70Error, EngineError, Interrupted
+from b70ctl.edge.incident import Part, processes, stacks, table, with_timeout, write_incident
+from b70ctl.edge.watching import Monitor
+from b70ctl.errors import B70Error, DaemonAway, EngineError, Interrupted
 
 DOCKER_SECONDS = 20
 """How long each question to Docker may take; one that was not answered is not followed by another."""
+
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -31,7 +36,7 @@ class Capture:
     """One fault on its way into a folder."""
 
     here: Here
-    lookout: Lookout
+    monitor: Monitor
     fault: Fault
     left: int
     """Restarts that are still allowed."""
@@ -40,59 +45,70 @@ class Capture:
     trouble: B70Error | None = None
     secrets: list[str] = field(default_factory=list)
     """Values that may stand nowhere."""
-    log: str = ""
 
     def write(self) -> Path:
         """Capture everything; what fails says so in its own file."""
-        self.secrets = list(kept_secrets(self.here.store.release_folder(self.lookout.release.id)).values())
+        self.secrets = list(kept_secrets(self.here.store.release_folder(self.monitor.release.id)).values())
         try:
-            self.about = within(DOCKER_SECONDS, self._described)
+            self.about = self._docker(self._described)
         except Interrupted:
             raise
         except B70Error as error:
             self.trouble = error
         self.secrets += secrets_of(self.about)
-        folder, watch = self.here.store.folder / FOLDER, self.here.catalog.site.watch
-        return write_incident(folder, now(), self.fault.kind, self._parts(), watch.incidents)
+        keep = self.here.catalog.site.watch.incidents
+        return write_incident(self.here.store.incidents, now(), self.fault.kind, self._parts(), keep)
 
     def _parts(self) -> dict[str, Part]:
         return {
             "what.json": self._what,
-            "metrics.txt": lambda: hidden(self.lookout.endpoint.metrics_page(), self.secrets),
-            "engine.log": self._log,
-            "processes.txt": lambda: self._of_running(processes),
-            "stacks.txt": lambda: self._of_running(stacks),
+            "metrics.txt": lambda: hidden(self.monitor.endpoint.metrics_page(), self.secrets),
+            "engine.log": lambda: self.log,
+            "processes.txt": lambda: hidden(table(self.processes), self.secrets),
+            "stacks.txt": lambda: hidden(stacks(self.processes), self.secrets),
             "dmesg.txt": lambda: hidden(_kernel(), self.secrets),
-            "container.json": lambda: self._of_container(lambda *_: _json(shown(self.about, self.secrets))),
+            "container.json": self._container,
             "inventory.json": self._inventory,
             "diagnosis.txt": self._diagnosis,
         }
 
-    def _described(self) -> dict[str, Any]:
-        release, daemon = self.lookout.release, self.lookout.daemon()
+    def _described(self, daemon: Any) -> dict[str, Any]:
+        release = self.monitor.release
         container = daemon.observe(release.deployment.site, {release.id: release}).of(release.id)
         about: dict[str, Any] | None = daemon.inspect(container.id) if container else None
         if about is None:
             raise EngineError("the engine's container is not there")
         return about
 
-    def _of_container(self, make: Any) -> str:
-        """A part that Docker is asked for; in vain once it did not answer."""
+    def _docker(self, ask: Callable[[Any], Found]) -> Found:
+        """What Docker says, within its time; once it did not answer nothing more is asked of it."""
         if self.trouble:
             raise self.trouble
-        return hidden(make(self.lookout.daemon(), self.about["Id"]), self.secrets)
+        try:
+            return with_timeout(DOCKER_SECONDS, lambda: ask(self.monitor.daemon()))
+        except DaemonAway as error:
+            self.trouble = error
+            raise
 
-    def _of_running(self, make: Any) -> str:
+    @cached_property
+    def log(self) -> str:
+        """The end of the engine's log; an error where it cannot be had."""
+        return hidden(self._docker(lambda daemon: daemon.logs(self.about["Id"], LOG_LINES)), self.secrets)
+
+    @cached_property
+    def processes(self) -> dict[str, Any]:
+        """The container's processes; an error where it has none."""
         if self.about and not self.about["State"].get("Running", True):
             raise EngineError("the container does not run")
-        return self._of_container(make)
+        return self._docker(lambda daemon: processes(daemon, self.about["Id"]))
 
-    def _log(self) -> str:
-        self.log = self._of_container(lambda daemon, name: within(DOCKER_SECONDS, lambda: daemon.logs(name, LOG_LINES)))
-        return self.log
+    def _container(self) -> str:
+        if self.trouble and not self.about:
+            raise self.trouble
+        return _json(shown(self.about, self.secrets))
 
     def _what(self) -> str:
-        release, watch = self.lookout.release, self.here.catalog.site.watch
+        release, watch = self.monitor.release, self.here.catalog.site.watch
         deployment = release.deployment
         return _json(shown({
             "fault": self.fault.kind.value,
@@ -111,7 +127,7 @@ class Capture:
     def _inventory(self) -> str:
         from b70ctl.edge.stack import ask_host
 
-        here, ref = self.here, self.lookout.release.deployment.image_ref
+        here, ref = self.here, self.monitor.release.deployment.image_ref
         facts = next((each for each in [*known_images(here), *here.catalog.images()] if each.ref == ref), None)
         image = (ref, software_of_facts(facts), facts.source) if facts else (ref, Software(), "not known")
         found = inventory(hostasks.read_host(question(here)), models(), ask_host(), image, version=__version__,
@@ -119,9 +135,9 @@ class Capture:
         return _json(found)
 
     def _diagnosis(self) -> str:
-        reader = Reader(read_causes(self.here.root), self.lookout.release.deployment.vllm)
+        reader = Reader(read_causes(self.here.root), self.monitor.release.deployment.vllm)
         reader.feed(self.log.encode("utf-8", errors="replace"))
-        return "\n".join(told(reader.finish(over=False))) + "\n"
+        return "\n".join(said(reader.finish(over=False))) + "\n"
 
 
 def _kernel() -> str:

@@ -14,13 +14,19 @@ from b70ctl.cli.here import Here
 from b70ctl.core.image import check_reference
 from b70ctl.core.inventory import Software, as_inventory, differences, inventory, software_of_facts
 from b70ctl.edge import hostasks
-from b70ctl.edge.files import replace
+from b70ctl.edge.files import read_bytes, replace
 from b70ctl.edge.hostrecord import read_record
 from b70ctl.errors import DaemonError, Exit, MachineError, UsageError
+
+MOST_BYTES = 16 * 2**20
+"""More than any inventory has."""
 
 
 def show(here: Here, ref: str | None, host_root: Path | None, out: Path | None) -> None:
     """The stack of host and image, side by side."""
+    if out and not out.absolute().parent.is_dir():
+        raise UsageError(f"{out} cannot be written: there is no directory {out.absolute().parent}",
+                         hint=f"mkdir -p {out.absolute().parent}")  # fmt: skip
     image = _image(here, ref)
     found = _inventory(here, host_root, image)
     if out:
@@ -81,7 +87,10 @@ def _words(value: Any) -> str:
 
 def diff(here: Here, before: Path, after: Path) -> None:
     """Where two inventories differ; exit 4 when they do."""
-    found = differences(_read(before), _read(after))
+    try:
+        found = differences(_read(before), _read(after))
+    except RecursionError:
+        raise UsageError(f"{before} or {after} is nested more deeply than any inventory") from None
     if here.console.json:
         here.console.data([{"where": each.where, "before": each.before, "after": each.after} for each in found])
     elif found:
@@ -95,7 +104,10 @@ def diff(here: Here, before: Path, after: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return as_inventory(json.loads(path.read_text(encoding="utf-8")), str(path))
+        raw = read_bytes(path, MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise UsageError(f"{path} is no inventory: it has more than {MOST_BYTES >> 20} MiB")
+        return as_inventory(json.loads(raw.decode("utf-8")), str(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:

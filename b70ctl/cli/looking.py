@@ -10,26 +10,24 @@ from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.core.history import before
 from b70ctl.core.journal import unfinished
-from b70ctl.core.release import Release, State
-from b70ctl.core.watch import LOCK_FILE
+from b70ctl.core.release import Observed, Release, State
 from b70ctl.core.window import is_open
-from b70ctl.edge.incident import FOLDER, known
+from b70ctl.edge.incident import hindrance, known
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
-from b70ctl.errors import DaemonError, EngineError, Exit, MachineError, Refused
-
-HEALTHY = "healthy"
+from b70ctl.errors import B70Error, DaemonError, EngineError, Exit, MachineError, Refused
 
 
 def status(here: Here, *, check: bool) -> None:
     """Show what serves, whether it does, and what an unfinished command asks for; nothing is touched.
 
-    With `check` the exit status is 1 when what should serve does not answer.
+    With `check` the exit status is 1 when what should serve does not answer, or is out of the router's rotation.
     """
-    found = _status(here)
-    answers = str(found.get("engine")).startswith(HEALTHY)
+    found, answers = _status(here)
+    # while a drain is at work it takes the engine out on purpose
+    comes = found["rotation"] is None or found["busy"] is not None
     should = found["serving"] is not None and not (found["stopped"] or found["drained"])
     _show(here, found)
-    if check and should and not answers:
+    if check and should and not (answers and comes):
         raise typer.Exit(int(Exit.FAILED))
 
 
@@ -45,7 +43,8 @@ def _show(here: Here, found: dict[str, Any]) -> None:
         here.console.text(f"{key.replace('_', ' '):<{width}}  {value}")
 
 
-def _status(here: Here) -> dict[str, Any]:
+def _status(here: Here) -> tuple[dict[str, Any], bool]:
+    """What is shown, and whether the engine answers."""
     from b70ctl.edge.lock import holder
 
     store, site = here.store, here.catalog.site
@@ -56,9 +55,9 @@ def _status(here: Here) -> dict[str, Any]:
         "serving": state.serving,
         "stopped": "as its owner asked; `b70ctl start` starts it" if state.stopped and not state.drained else None,
         "drained": _drained(state),
-        "rotation": f"out since {state.withdrawn}" if state.withdrawn else None,
+        "rotation": _rotation(state),
         "busy": busy,
-        "watch": holder(store.folder / LOCK_FILE),
+        "watch": holder(store.watch_lock_file),
         "incidents": _incidents(store),
         "window": is_open(unfinished(store.ops()), alive=busy is not None),
         "unfinished": here.unfinished(),
@@ -67,16 +66,28 @@ def _status(here: Here) -> dict[str, Any]:
         found["journal"] = f"lines {', '.join(map(str, damaged))} of {store.journal_file} cannot be read"
     kept = store.releases()
     found |= _about(here, kept[state.serving]) if state.serving in kept else {}
-    found |= _live(here, kept.get(state.serving or ""))
+    live, answers = _live(here, kept.get(state.serving or ""))
+    found |= live
     found["snapshots"] = {name: of for name, of in state.snapshots.items() if not name.startswith("before-")}
     found["companions"] = list(site.companions)
-    return found
+    return found, answers
 
 
 def _incidents(store: Store) -> str | None:
     """How many a watch captured, and which is the newest."""
-    names = known(store.folder / FOLDER)
-    return f"{len(names)}, the newest {store.folder / FOLDER / names[-1]}" if names else None
+    if why := hindrance(store.incidents):
+        return f"not known: {why}"
+    names = known(store.incidents)
+    return f"{len(names)}, the newest {store.incidents / names[-1]}" if names else None
+
+
+def _rotation(state: State) -> str | None:
+    if state.withdrawn is None:
+        return None
+    if state.unsure:
+        return f"may be out: the router was asked {state.withdrawn}, and did not say yes; `b70ctl restore` asks again"
+    again = "" if state.drained else "; `b70ctl restore` asks the router to take it back"
+    return f"out since {state.withdrawn}{again}"
 
 
 def _drained(state: State) -> str | None:
@@ -98,43 +109,55 @@ def _about(here: Here, release: Release) -> dict[str, Any]:
     }
 
 
-def _live(here: Here, release: Release | None) -> dict[str, Any]:
+def _live(here: Here, release: Release | None) -> tuple[dict[str, Any], bool]:
     try:
         observed = here.observe()
     except (MachineError, DaemonError) as error:
-        return {"container": f"not known: {error.what}"}
+        return {"container": f"not known: {error.what}"}, False
     foreign = [item for item in observed.containers if item.foreign]
     said = "has this site's name, and was not made from this directory"
     found: dict[str, Any] = {
         "foreign": [f"{item.name} {said}{f' but from {item.root}' if item.root else ''}" for item in foreign]
     }
+    found["dark"] = _dark(here, observed)
     container = observed.of(release.id) if release else None
     if release is None or container is None:
-        return found | {"container": "none"}
+        return found | {"container": "none"}, False
     found["container"] = f"{container.name}: {container.state}, restart policy {container.policy}"
     if container.state == "paused":
         found["engine"] = f"answers nobody; `docker unpause {container.name}` goes on with it"
-    if container.state == "running":
-        found |= _engine(here, release)
-    return found
+    if container.state != "running":
+        return found, False
+    answers = _engine(here, release)
+    return found | {"engine": answers or "does not answer /health"}, answers is not None
 
 
-def _engine(here: Here, release: Release) -> dict[str, Any]:
-    from b70ctl.core.site import API_KEY
+def _dark(here: Here, observed: Observed) -> list[str]:
+    """The engines of a window that run, and the cards that they hold."""
+    dark = [release for release in here.store.releases().values() if release.dark and observed.runs(release.id)]
+    cards = {each.id: ", ".join(each.deployment.cards) or "no card" for each in dark}
+    return [f"{each.id} runs at {each.deployment.address.url}, and holds {cards[each.id]}" for each in dark]
+
+
+def _engine(here: Here, release: Release) -> str | None:
+    """What an engine that is healthy does; None for one that is not."""
     from b70ctl.edge.endpoint import Endpoint
-    from b70ctl.edge.filling import kept_secrets
+    from b70ctl.edge.filling import api_key
 
-    key = kept_secrets(here.store.release_folder(release.id)).get(API_KEY)
+    try:
+        key = api_key(release, here.store.release_folder(release.id), here.catalog.site, here.site_root)
+    except B70Error:
+        key = None  # what is asked here needs none
     endpoint = Endpoint(release.deployment.address.url, key, timeout=3)
     if not endpoint.healthy():
-        return {"engine": "does not answer /health"}
+        return None
     try:
         figures = endpoint.metrics()
     except EngineError:
-        return {"engine": HEALTHY}
+        return "healthy"
     if figures.running is None or figures.waiting is None:
-        return {"engine": HEALTHY}
-    return {"engine": f"{HEALTHY}, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"}
+        return "healthy"
+    return f"healthy, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"
 
 
 def _said(value: Any) -> str:

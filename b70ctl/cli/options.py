@@ -19,6 +19,8 @@ Profiles = Annotated[
     list[str] | None,
     typer.Argument(metavar="PROFILE", help="Left out, all of them.", autocompletion=completing.profiles),
 ]
+DARK_PORT = 8001
+"""Where a window's engines answer, unless told otherwise."""
 Tried = Annotated[
     list[str],
     typer.Argument(

@@ -39,7 +39,7 @@ def _told(op: Op, verdicts: dict[str, Verdict | None]) -> str:
     lines += [f"  {change.what}: {change.before or 'none'} -> {change.after or 'none'}" for change in op.plan.changes]
     lines += [f"  failed: {failure}" for failure in op.failures]
     lines += [f"  tried {each}: {_tried(verdicts.get(each), op)}" for each in op.plan.tried]
-    lines += [f"  {op.end.what}"] if op.plan.tried and op.end and op.end.what not in ("", *op.failures) else []
+    lines += [f"  {op.end.what}"] if op.end and op.end.what not in ("", *op.failures) else []
     lines += [f"  {line}" for line in _boot_line(_boot(op))]
     if verdict and verdict.op == op.number:
         lines += [f"  probe {each['probe']}: {each['detail']}" for each in verdict.findings if each["passed"] is False]
@@ -54,7 +54,10 @@ def _tried(verdict: Verdict | None, op: Op) -> str:
 
 
 def _result(op: Op) -> str:
-    return (op.end.result or "?") if op.end else "unfinished"
+    if op.end is None:
+        return "unfinished"
+    # what fails in a window is its command, and that has a table of its own
+    return "incomplete" if op.end.late and not op.plan.tried else op.end.result or "?"
 
 
 def _note(op: Op) -> str:

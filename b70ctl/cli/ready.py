@@ -13,7 +13,7 @@ from b70ctl.core.preflight import faults, refusal
 from b70ctl.core.release import Observed, Release
 from b70ctl.core.standing import leaving
 from b70ctl.edge.preparing import Wanted
-from b70ctl.errors import B70Error, Refused, UsageError
+from b70ctl.errors import B70Error, MachineError, Refused, UsageError
 
 if TYPE_CHECKING:
     from b70ctl.edge.composer import Composer
@@ -26,7 +26,8 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
 
     companion_files(here.catalog.site, here.site_root)
     host = here.workshop(docker=True).host
-    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent), root=is_root(),
+    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent) | here.going,
+                root=is_root(),
                 store=here.store.folder)  # fmt: skip
     found = faults(wanted.deployment, wanted.written.profile, seen)
     return [*namesake(here, observed), *found, *refusals(here, wanted)]
@@ -69,6 +70,25 @@ def prepare(change: Change, wanted: Wanted, number: int, *, dark: bool = False) 
     return release
 
 
+def can_leave(here: Here) -> None:
+    """Raise where the serving engine could not be taken out of service: a hook that would not start, a full disk."""
+    from b70ctl.core.preflight import cramped
+    from b70ctl.edge.preflight import rooms
+
+    hook_can_run(here)
+    if found := cramped(rooms(here.store.folder, here.daemon.root(), root=is_root())):
+        raise refusal(found)
+
+
+def hook_can_run(here: Here) -> None:
+    """MachineError for a router hook whose program would not start."""
+    from b70ctl.edge.process import cannot_run
+
+    router = here.catalog.site.router
+    if router and router.command and (why := cannot_run(router.command[0], here.site_root)):
+        raise MachineError(f"the router hook `{router.command[0]}` {why}", hint="look at `router` in site.yaml")
+
+
 def companions_fit(change: Change) -> None:
     """Raise for companions that Compose refuses, and for one that would answer in the engine's place."""
     from b70ctl.core.companions import impostors
@@ -90,6 +110,9 @@ def can_return(change: Change, target: Release, incumbent: Release | None, obser
 
     here = change.here
     deployment = target.deployment
+    if deployment.site != here.catalog.site.name:
+        raise Refused(f"release {target.id} is of `{deployment.site}`, as this site was called before",
+                      hint=f"b70ctl switch {target.profile}")  # fmt: skip
     if target.kind == "adopted":
         if here.daemon.inspect(str(target.container)) is None:
             raise Refused(f"release {target.id} cannot come back: container {target.profile} is gone",

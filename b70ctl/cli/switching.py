@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import typer
 
 from b70ctl.cli.here import Change, Here
-from b70ctl.cli.plans import show
+from b70ctl.cli.plans import expected, show
 from b70ctl.cli.ready import can_become, can_return, companions_fit, foreseen, obstacles, prepare
 from b70ctl.core import standing
 from b70ctl.core.deployment import changes
@@ -135,7 +135,7 @@ def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
     if name is not None and not name.strip():
         raise UsageError("the name to go back to is empty", hint="b70ctl rollback, for the release before")
     if dry_run:
-        show(here, _rollback_plan(here, name, here.observe()))
+        show(here, _rollback_plan(here, name, expected(here)))
         return
     here.console.require_answer(yes=yes)
     with here.changing() as change:
@@ -187,7 +187,7 @@ def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
     """The plan from what can be read, and what stands in its way; an image that was never asked is taken from the
     catalog."""
     wanted = _wanted(here, wish, probe=False)
-    observed = here.observe()
+    observed = expected(here)
     kept = here.store.releases()
     incumbent = kept.get(standing.incumbent(here.store.state(), observed) or "")
     number = here.store.next_number()

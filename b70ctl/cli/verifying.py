@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import typer
 
+from b70ctl.cli.doctoring import cardless
 from b70ctl.cli.here import Here, is_root
 from b70ctl.core.host import Card
-from b70ctl.core.quiet import Sign, signs
-from b70ctl.core.release import Observed
+from b70ctl.core.quiet import Box, Sign, signs
+from b70ctl.core.release import Observed, Release
 from b70ctl.errors import B70Error, Exit
 
 
@@ -23,23 +24,27 @@ def verify(here: Here, *, strict: bool) -> None:
     else:
         width = max(len(sign.question) for sign in found)
         for sign in found:
-            here.console.text(f"{sign.answer:<7}  {sign.question:<{width}}  {sign.evidence}")
+            here.console.text(f"{sign.answer:<9}  {sign.question:<{width}}  {sign.evidence}")
     if any(sign.quiet is False or (strict and sign.quiet is None) for sign in found):
         raise typer.Exit(int(Exit.FAILED))
 
 
 def signs_of(here: Here) -> tuple[Sign, ...]:
     """Every question about the box, with its answer now."""
+    return signs(box_of(here))
+
+
+def box_of(here: Here) -> Box:
+    """What is on the box now."""
     from b70ctl.edge.quiet import look
 
     site, state, kept = here.catalog.site, here.store.state(), here.store.releases()
     release = kept.get(state.serving or "")
     port = release.deployment.address.port if release else site.port
     observed = _observed(here)
-    box = look(site, port, _cards(here, release.deployment.cards if release else ()),
+    return look(site, port, _cards(here, release.deployment.cards if release else ()),
                here.daemon if observed else None, observed, root=is_root(),
-               companions=_companions(here) if observed else ())  # fmt: skip
-    return signs(box)
+               companions=_companions(here) if observed else (), cardless=_cardless(here, release))  # fmt: skip
 
 
 def _observed(here: Here) -> Observed | None:
@@ -54,6 +59,14 @@ def _observed(here: Here) -> Observed | None:
 def _cards(here: Here, serving: Sequence[str]) -> list[Card]:
     wanted = serving or here.catalog.site.cards
     return [card for card in here.workshop(docker=False).host.usable if not wanted or card.address in wanted]
+
+
+def _cardless(here: Here, release: Release | None) -> bool:
+    """Whether what serves, or where nothing does every profile of the site, needs no card."""
+    if release is not None:
+        return not release.deployment.cards
+    own = [entry.name for entry in here.catalog.profiles() if entry.origin == "site"]
+    return bool(own) and set(own) == set(cardless(here))
 
 
 def _companions(here: Here) -> list[str]:

@@ -10,19 +10,22 @@ import typer
 
 from b70ctl.cli.draining import leave_of, services_exist
 from b70ctl.cli.here import Change, Here
-from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_return, companions_fit, foreseen, obstacles, prepare
+from b70ctl.cli.options import DARK_PORT
+from b70ctl.cli.plans import expected, show
+from b70ctl.cli.ready import can_return, companions_fit, foreseen, hook_can_run, obstacles, prepare
 from b70ctl.cli.switching import report, to_adopt
-from b70ctl.cli.verifying import signs_of
+from b70ctl.cli.verifying import box_of, signs_of
 from b70ctl.core import standing
 from b70ctl.core.plan import Plan
 from b70ctl.core.preflight import refusal
+from b70ctl.core.quiet import lasting
 from b70ctl.core.release import Observed, Release, release_id
 from b70ctl.core.secrecy import masked
-from b70ctl.core.window import DARK_PORT, Turn, in_the_dark, in_words, outcome, plan_window
+from b70ctl.core.window import LOOPBACK, Turn, in_the_dark, in_words, outcome, plan_window, without_dashes
+from b70ctl.edge.ports import listener
 from b70ctl.edge.preparing import Wanted
-from b70ctl.edge.process import program
-from b70ctl.errors import B70Error, MachineError, Refused, UsageError
+from b70ctl.edge.process import cannot_run
+from b70ctl.errors import B70Error, CommandFailed, MachineError, Refused, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Wish:
 
 def window(here: Here, wish: Wish, *, yes: bool, dry_run: bool) -> None:
     """Take production out of service, run the command against each profile, and put production back."""
-    _refuse_nonsense(wish)
+    _refuse_nonsense(here, wish)
     if dry_run:
         _show(here, wish)
         return
@@ -64,12 +67,14 @@ def window(here: Here, wish: Wish, *, yes: bool, dry_run: bool) -> None:
         _open(change, plan, wish)
 
 
-def _refuse_nonsense(wish: Wish) -> None:
+def _refuse_nonsense(here: Here, wish: Wish) -> None:
     if not wish.argv:
-        raise UsageError("there is no command to run against the profiles",
-                         hint=f"b70ctl window {shlex.join(wish.profiles)} -- COMMAND")  # fmt: skip
-    if program(wish.argv[0]) is None:
-        raise MachineError(f"`{wish.argv[0]}` is not a program that can be run from here", hint=f"ls -l {wish.argv[0]}")
+        known = [entry.name for entry in here.catalog.profiles()]
+        profiles, command = without_dashes(wish.profiles, known)
+        hint = f"b70ctl window {shlex.join(profiles)} -- {shlex.join(command) or 'COMMAND'}"
+        raise UsageError("there is no command to run against the profiles", hint=hint)
+    if why := cannot_run(wish.argv[0]):
+        raise MachineError(f"`{wish.argv[0]}` {why}", hint=f"ls -l {wish.argv[0]}")
 
 
 def _every(here: Here, wish: Wish, *, probe: bool) -> list[Wanted]:
@@ -93,9 +98,23 @@ def _in_the_way(
     """Everything that would keep any of the profiles from its turn, once."""
     taken = {here.catalog.site.port, *([incumbent.deployment.address.port] if incumbent else [])}
     if wish.port in taken:
-        return [UsageError(f"--port {wish.port} is where clients come, and a window is to be dark", hint="--port 8001")]
-    found = [error for wanted in every for error in obstacles(here, wanted, incumbent, observed)]
+        free = next(port for port in range(DARK_PORT, 65536) if port not in taken and not listener(LOOPBACK, port))
+        return [UsageError(f"--port {wish.port} is where clients come, and a window is to be dark",
+                           hint=f"--port {free}")]  # fmt: skip
+    found: list[B70Error] = [] if wish.anyway or not incumbent else _unquiet(here)
+    found += [error for wanted in every for error in obstacles(here, wanted, incumbent, observed)]
     return list({error.what: error for error in found}.values())
+
+
+def _unquiet(here: Here) -> list[B70Error]:
+    """What would keep the box from being quiet, whatever is drained: nothing is stopped for that."""
+    loud = [sign for sign in lasting(box_of(here)) if sign.quiet is False]
+    if not loud:
+        return []
+    site = here.catalog.site
+    limit = "`drain.load` in site.yaml" if site.drain.load else "half of the CPUs, as site.yaml has no `drain.load`"
+    told = "; ".join(f"{sign.question}: no, {sign.evidence}".replace("limit", f"{limit}:") for sign in loud)
+    return [Refused(f"the box would not be quiet: {told}", hint="b70ctl window --anyway …")]
 
 
 def _all_can_run(
@@ -106,6 +125,7 @@ def _all_can_run(
         raise refusal(found)
     if incumbent:
         can_return(change, incumbent, incumbent, observed)
+        hook_can_run(change.here)
         services_exist(change)
         companions_fit(change)
 
@@ -127,21 +147,25 @@ def _open(change: Change, plan: Plan, wish: Wish) -> None:
     from b70ctl.edge.world import Errand
 
     here = change.here
-    errand = Errand(wish.argv, signs=lambda: signs_of(here), presses=change.interrupts.presses, anyway=wish.anyway,
-                    aside=here.console.json)  # fmt: skip
+    errand = Errand(wish.argv, signs=lambda: signs_of(here), presses=change.interrupts.presses,
+                    attended=change.interrupts.attended, anyway=wish.anyway, aside=here.console.json)  # fmt: skip
     change.world.errand = errand
     # whoever pressed Ctrl-C to end the command presses it again: that is no wish to leave production down
     change.interrupts.patient = True
-    went_back = False
+    went_back = failed = False
     try:
         change.carry_out(plan)
     except B70Error:
         went_back = True
         raise
+    except typer.Exit:
+        failed = True
     finally:
         _tell(change, plan, errand.turns)
         if plan.wanted and not went_back:
             report(here, plan)
+    if failed:
+        raise CommandFailed("the window did not go well, as told above", hint="b70ctl history --verbose")
 
 
 def _tell(change: Change, plan: Plan, turns: Mapping[str, Turn]) -> None:
@@ -157,7 +181,7 @@ def _tell(change: Change, plan: Plan, turns: Mapping[str, Turn]) -> None:
 
 def _show(here: Here, wish: Wish) -> None:
     every = _every(here, wish, probe=False)
-    observed = here.observe()
+    observed = expected(here)
     first = here.store.next_number()
     adopted = to_adopt(here, observed, wish.adopt, first, "plan")
     first += 1 if adopted else 0

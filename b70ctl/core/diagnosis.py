@@ -26,15 +26,20 @@ _ENGINE = re.compile(r"V1 LLM engine \(v([^)\s]{1,60})\)")
 _SERVING = re.compile(
     r"Application startup complete|Uvicorn running on|Avg prompt throughput: |POST /v1/[\w/]{1,40} HTTP/1\.[01]\" 200"
 )
+_KERNEL = re.compile(r"\[ *\d+\.\d{6}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] |[A-Z][a-z]{2} [ \d]\d "
+                     r"[\d:]{8} \S{1,64} kernel: ", re.ASCII)  # fmt: skip
 _SIGNS = ("version ", "LLM engine (v", "Application startup", "Uvicorn running")
 # a request's own words may be anything
 _QUOTED = re.compile(r"^(?:Received request |Request \S{1,80} details|Generated (?:response|streaming)|Added request )")
 
 
 class Reader:
-    """Takes a log in blocks of whole lines; its memory does not grow with the log."""
+    """Takes a log in blocks of whole lines; its memory does not grow with the log.
 
-    def __init__(self, causes: Sequence[Cause], vllm: str | None = None) -> None:
+    `kernel` says that it is the kernel's; one whose lines have the kernel's stamps is known without.
+    """
+
+    def __init__(self, causes: Sequence[Cause], vllm: str | None = None, *, kernel: bool = False) -> None:
         self._suspects = [Suspect(cause) for cause in causes]
         self._atoms: dict[str, list[tuple[Suspect, Atom, re.Pattern[str]]]] = {}
         for suspect in self._suspects:
@@ -52,6 +57,7 @@ class Reader:
         self._boot_lines = 0
         self._boot_log = BootLog()
         self._serving = False
+        self._kernel = kernel
         self._fault = FirstFault()
         self._earlier: FirstFault | None = None
 
@@ -130,6 +136,7 @@ class Reader:
             if banner.re is _BANNER and (self._boot_log.stage.rank > Stage.STARTING.rank or self._fault.line):
                 self._restart()
         if self._follows_boot:
+            self._kernel = self._kernel or _KERNEL.match(text) is not None
             self._boot_lines += 1
             self._boot_log.feed(text)
         self._serving = self._serving or _SERVING.search(text) is not None
@@ -163,9 +170,11 @@ class Reader:
             return State.EXPLAINED
         if (self._earlier and self._earlier.fatal) or (self._fault.line and not self._serving):
             return State.UNKNOWN
-        if self._serving or self._boot_log.stage is Stage.CREATED:
+        if self._serving or self._kernel:
             return State.HEALTHY
-        return State.CUT if over else State.BOOTING
+        if not over:
+            return State.BOOTING
+        return State.OTHER if self._count and self._boot_log.stage is Stage.CREATED else State.CUT
 
 
 def diagnose_text(

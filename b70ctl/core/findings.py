@@ -24,13 +24,15 @@ class State(StrEnum):
     """A boot that is over, that came to no end and tells no fault."""
     BOOTING = "booting"
     """A boot that goes on."""
+    OTHER = "other"
+    """No line of it is an engine's, or the kernel's."""
     HEALTHY = "healthy"
-    """Nothing failed."""
+    """The engine came to serve, and nothing failed; or a kernel's log that tells nothing bad."""
 
     @property
     def good(self) -> bool:
         """Whether nothing is left to be found out."""
-        return self not in (State.UNKNOWN, State.CUT)
+        return self not in (State.UNKNOWN, State.CUT, State.OTHER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from b70ctl.core.diagnosis import Diagnosis
 from b70ctl.core.secrecy import HIDDEN, NAME, masked
 
 MOST_BYTES = 2 * 2**20
@@ -13,7 +12,6 @@ MOST_BYTES = 2 * 2**20
 LOG_LINES = 5000
 KERNEL_LINES = 500
 _SHORTEST = 6
-_MOST_FINDINGS = 5
 
 
 def incident_name(at: str, kind: str, taken: Iterable[str]) -> str:
@@ -70,17 +68,3 @@ def limited(raw: bytes, most: int = MOST_BYTES) -> bytes:
     if len(raw) <= most:
         return raw
     return f"({len(raw) - most} bytes before this are left out)\n".encode() + raw[-most:]
-
-
-def told(found: Diagnosis) -> Iterator[str]:
-    """What a diagnosis says, one line for each thing."""
-    for finding in found.findings[:_MOST_FINDINGS]:
-        cause = finding.cause
-        yield f"{cause.title} ({finding.confidence}) [{cause.id}]"
-        yield from (f"  line {line.number}: {line.text}" for line in finding.lines)
-        yield f"  cause: {cause.cause}"
-        yield f"  fix: {cause.fix}"
-    if found.first_error:
-        yield f"first error, line {found.first_error.number}: {found.first_error.text}"
-    if not found.findings and not found.first_error:
-        yield f"no known cause; the log tells no error, and ends at `{found.stage}`"

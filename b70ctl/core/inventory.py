@@ -96,8 +96,8 @@ def inventory(
         "image": {"ref": image[0], "source": image[2]} if image else None,
         "layers": {layer: {"host": sides[0][layer], "image": sides[1].get(layer)} for layer in sides[0]},
     }
-    cleaned: dict[str, Any] = _clean(found, tuple(private))
-    return cleaned
+    clean: dict[str, Any] = cleaned(found, tuple(private))
+    return clean
 
 
 def _host(facts: HostFacts) -> dict[str, str | None]:
@@ -129,13 +129,14 @@ def _card(facts: HostFacts, device: Device) -> dict[str, Any]:
     }
 
 
-def _clean(value: Any, private: tuple[str, ...]) -> Any:
+def cleaned(value: Any, private: tuple[str, ...]) -> Any:
+    """A JSON value that may be shown to anybody: every text in it without secrets, serial numbers and private words."""
     if isinstance(value, str):
         return scrub(value, private)
     if isinstance(value, dict):
-        return {name: _clean(item, private) for name, item in value.items()}
+        return {name: cleaned(item, private) for name, item in value.items()}
     if isinstance(value, list):
-        return [_clean(item, private) for item in value]
+        return [cleaned(item, private) for item in value]
     return value
 
 

@@ -40,6 +40,8 @@ class Line(Value):
     """end: from start to proven."""
     result: str | None = None
     """end: done, finished, rolled-back, failed, unproven, interrupted, recovered."""
+    late: int = 0
+    """end: how many steps failed once there was nothing to go back to any more."""
 
 
 class Book(Value):

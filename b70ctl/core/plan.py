@@ -152,21 +152,24 @@ def plan_restart(serving: str, *, command: str = "restart", because: str = "aske
 
 
 UNROUTED = (
-    "streams in flight end within its grace; without a router hook clients and routers see /health say 200 and new "
+    "without a router hook clients and routers see /health say 200 and new "
     "requests get 500 until it is gone, then connections are refused"
 )
 
 
-def plan_drain(serving: str, *, limit: int, router: str | None = None, companions: str = "") -> Plan:
+def plan_drain(serving: str, *, limit: int, router: str | None = None, companions: str = "",
+               grace: int | None = None) -> Plan:  # fmt: skip
     """Out of rotation, empty, stopped, remembered; a drain that fails puts the engine back, proven.
 
-    `router` says who is asked, `companions` which services stop too; empty, none does.
+    `router` says who is asked, `companions` which services stop too; empty, none does. `grace` is how many seconds the
+    engine gives to what is still in flight, where that is known.
     """
     steps = [_step(Verb.WITHDRAW, serving, f"out of rotation, by {router}")] if router else []
+    ending = f"streams in flight have its grace{'' if grace is None else f' of {grace} s'}, and are cut off then"
     arriving = "" if router else "; without a router hook new ones keep arriving"
     steps += [
         _step(Verb.SETTLE, serving, f"until no request runs or waits, {limit} s at most{arriving}"),
-        _step(Verb.STOP, serving, "streams in flight end within its grace" if router else UNROUTED),
+        _step(Verb.STOP, serving, ending if router else f"{ending}; {UNROUTED}"),
     ]
     steps += [_step(Verb.HALT, serving, f"companions that stop with it: {companions}")] if companions else []
     steps += [_step(Verb.DRAINED, serving, "stays stopped, over a reboot too, until `b70ctl restore`")]

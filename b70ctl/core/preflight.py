@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from b70ctl.core.deployment import Deployment
@@ -71,10 +72,15 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
     need = ROOM_FOR_RELEASE if profile else ROOM_FOR_RECORDS
-    found += [_full(room, need) for room in seen.rooms if room.free < need]
+    found += cramped(seen.rooms, need)
     if deployment.card_count and not deployment.cards:
         found.append(MachineError("no card was found, and the profile needs one", hint="ls -l /dev/dri/by-path"))
     return found
+
+
+def cramped(rooms: Iterable[Room], need: int = ROOM_FOR_RECORDS) -> list[B70Error]:
+    """Disks that have too little room for an engine to be stopped."""
+    return [_full(room, need) for room in rooms if room.free < need]
 
 
 def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Error:

@@ -62,6 +62,24 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Emptying:
+    """An engine that is to stop still has requests, as it said last; those have `left` more seconds to end."""
+
+    release: str
+    running: int | None
+    waiting: int | None
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An engine that stopped cut off as many requests; None where that is not known."""
+
+    release: str
+    requests: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CommandEnded:
     """The command of a window ended with this exit status."""
 
@@ -70,4 +88,4 @@ class CommandEnded:
     seconds: float
 
 
-Event = StepBegun | StepDone | StepFailed | Booting | Probed | Note | CommandEnded
+Event = StepBegun | StepDone | StepFailed | Booting | Probed | Note | Emptying | Lost | CommandEnded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from b70ctl.core.checkup.sensors import MIB, STRAY_MIB
 from b70ctl.core.deployment import Value
@@ -19,10 +19,14 @@ class Sign(Value):
     question: str
     quiet: bool | None
     evidence: str
+    asked: bool = True
+    """Whether the site gives anything to ask about; where it does not, nothing disturbs."""
 
     @property
     def answer(self) -> str:
         """The answer as a word."""
+        if not self.asked:
+            return "not asked"
         return "unknown" if self.quiet is None else "yes" if self.quiet else "no"
 
 
@@ -61,6 +65,8 @@ class Box:
     load: float
     load_limit: float
     cards: tuple[CardSeen, ...]
+    cardless: bool = False
+    """The site serves without a card."""
     root: bool
     """Whether processes of every user can be seen."""
 
@@ -68,6 +74,12 @@ class Box:
 def signs(box: Box) -> tuple[Sign, ...]:
     """Every question, in the order in which a person would ask."""
     return (_clients(box), _feeders(box), _load(box), _ours(box), _cards(box), _memory(box))
+
+
+def lasting(box: Box) -> tuple[Sign, ...]:
+    """What a drain does not change: feeders that are connected to anything but the engine, and the load average."""
+    beside = tuple(socket for socket in box.host or () if socket.local_port != box.port)
+    return (_feeders(replace(box, inside=None, host=None if box.host is None else beside)), _load(box))
 
 
 def _clients(box: Box) -> Sign:
@@ -104,7 +116,7 @@ def _entered(inside: Inside) -> list[Socket]:
 def _feeders(box: Box) -> Sign:
     question = "no feeder is connected"
     if not box.feeders:
-        return Sign(question=question, quiet=True, evidence="site.yaml names none")
+        return _not_asked(question, "site.yaml names none under `feeders`")
     known = [*(box.host or ()), *((box.inside.sockets or ()) if box.inside else ())]
     found = [socket.peer for socket in known if socket.live and socket.remote in box.feeders]
     if found:
@@ -132,7 +144,7 @@ def _cards(box: Box) -> Sign:
     if held:
         return Sign(question=question, quiet=False, evidence=_listed(held))
     if not box.cards:
-        return Sign(question=question, quiet=None, evidence="no card of this site is to be seen")
+        return _cardless(box, question)
     if not box.root:
         return Sign(question=question, quiet=None, evidence=AS_ROOT)
     return Sign(question=question, quiet=True, evidence=", ".join(card.address for card in box.cards))
@@ -144,9 +156,22 @@ def _memory(box: Box) -> Sign:
     told = [f"{address}: {(size - used) // MIB} of {size // MIB} MiB are free" for address, size, used in read]
     if any(used > STRAY_MIB * MIB for _, _, used in read):
         return Sign(question=question, quiet=False, evidence=_listed(told))
-    if not box.cards or len(read) < len(box.cards):
-        return Sign(question=question, quiet=None, evidence="debugfs, which root can read, does not tell it")
+    if not box.cards:
+        return _cardless(box, question)
+    if len(read) < len(box.cards):
+        said = "debugfs does not tell it" if box.root else "debugfs is read by root only"
+        return Sign(question=question, quiet=None, evidence=said)
     return Sign(question=question, quiet=True, evidence=_listed(told))
+
+
+def _cardless(box: Box, question: str) -> Sign:
+    if box.cardless:
+        return _not_asked(question, "what serves here has `cards: none`")
+    return Sign(question=question, quiet=None, evidence="no card of this site is to be seen")
+
+
+def _not_asked(question: str, why: str) -> Sign:
+    return Sign(question=question, quiet=True, evidence=why, asked=False)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -57,6 +57,8 @@ class Drained(Value):
 
     at: str
     release: str
+    lost: int | None = 0
+    """How many requests were cut off for it; None where that is not known."""
 
 
 class State(Value):
@@ -69,6 +71,8 @@ class State(Value):
     """Taken out of service by `drain`, until `restore`."""
     withdrawn: str | None = None
     """Since when the router was asked to leave this engine out."""
+    unsure: bool = False
+    """The router has not said that it did."""
     snapshots: dict[str, str] = {}
     """Name → release."""
     next: int = 1

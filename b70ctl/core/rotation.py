@@ -72,8 +72,8 @@ class Drain(Strict):
     """How the site is drained, and when it counts as quiet."""
 
     limit: Annotated[int, Field(ge=0, le=86400)] = 120
-    """Seconds that `drain` waits for requests to end before the engine is told to stop, which still lets streams end
-    within the engine's own grace."""
+    """Seconds that `drain` waits for requests to end before the engine is told to stop. What is in flight then has the
+    engine's own grace, and is cut off after that."""
     companions: list[Text] | Literal["all"] = Field(default_factory=list)
     """Services of the companions that stop with the engine and start again with `restore`; `all` for every one."""
     load: Annotated[float, Field(gt=0, le=10000)] | None = None

@@ -39,6 +39,13 @@ def masked(words: Iterable[str], known: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(found)
 
 
+def without(text: str, known: Iterable[str]) -> str:
+    """A text in which the values that are known to be secret are hidden, the longest first."""
+    for value in sorted(filter(None, known), key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
 def _masked(word: str) -> str:
     if whole := WHOLE.fullmatch(word):
         return f"{whole['name']}={HIDDEN}"

@@ -7,12 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from b70ctl.core.journal import Op
 from b70ctl.core.profile import Strict
 
 COMMAND = "watch"
 """The plan's command in the journal, by which restarts are counted."""
-LOCK_FILE = "watch.lock"
-"""Held by the one watch of a site, beside the site's own lock, which it takes only to act."""
 
 
 class Watch(Strict):
@@ -41,10 +40,21 @@ class Watch(Strict):
     """Incident folders that are kept, the newest."""
 
 
-def restarts_left(watch: Watch, begun: Iterable[float], now: float) -> int:
-    """How many restarts are still allowed; `begun` and `now` are seconds of the same clock.
+def own(op: Op) -> bool:
+    """Whether a command of the journal is a restart by a watch."""
+    return op.plan.command == COMMAND
 
-    One that was begun in the future was begun before the clock was set back, and counts.
+
+def restarts_begun(history: Iterable[Op]) -> list[str]:
+    """When each restart by a watch was begun, as the journal is stamped."""
+    return [op.begin.at for op in history if own(op)]
+
+
+def restarts_left(watch: Watch, begun: Iterable[float], now: float) -> int:
+    """How many restarts are still allowed; `begun` and `now` are seconds of the wall's clock.
+
+    A clock that was set back a little forgives none. One that was far ahead, as without a battery, does not keep the
+    watch from its work until its time has come.
     """
-    recent = sum(now - each < watch.hours * 3600 for each in begun)
+    recent = sum(abs(now - each) < watch.hours * 3600 for each in begun)
     return max(0, watch.restarts - recent)

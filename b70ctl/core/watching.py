@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.watch import Watch
-from b70ctl.core.watchlook import Asked, Look, Outcome, progress
+from b70ctl.core.watchlook import Look, Outcome, ProbeResult, progress
 
 _RUNS = ("running", "restarting", "paused")
 # one figure above a limit is a peak; this many in a row are a state
@@ -29,7 +29,6 @@ class Kind(StrEnum):
 ACTING = frozenset((Kind.GONE, Kind.UNREACHABLE, Kind.WEDGE, Kind.DEGENERATE))
 """What a restart may cure; of an engine that ended by itself the incident is captured, and the others are told."""
 
-
 _MEANS = {Outcome.WRONG: Kind.DEGENERATE, Outcome.SILENT: Kind.WEDGE, Outcome.REFUSED: Kind.UNREACHABLE}
 
 
@@ -39,13 +38,15 @@ class Memory:
 
     well: bool | None = None
     unwell_since: float | None = None
+    gone_since: float | None = None
+    """Since when Docker shows no container of it that runs."""
     started: str | None = None
     """When the container was started, as Docker told it while the engine was well."""
     counters: tuple[float | None, ...] | None = None
     moved: float = 0.0
     """When the counters last moved, or nothing ran, as far as it was seen."""
     ran: bool = False
-    failures: tuple[Asked, ...] = ()
+    failures: tuple[ProbeResult, ...] = ()
     rates: tuple[float, ...] = ()
     full: int = 0
     told: frozenset[Kind] = frozenset()
@@ -59,6 +60,9 @@ class Fault:
     evidence: str
     asked: bool = False
     """Whether a probe showed it, and not a look."""
+    started: str | None = None
+    """When the container was started that it was judged on; None where that says nothing: of a boot, which may be one
+    of many, and where Docker was not asked."""
 
     @property
     def acts(self) -> bool:
@@ -82,6 +86,11 @@ class Judgement:
     said: tuple[Said, ...] = ()
     fault: Fault | None = None
 
+    @property
+    def over(self) -> bool:
+        """Whether an earlier fault is over: there is none, and no probe that failed waits to be confirmed."""
+        return self.fault is None and not self.memory.failures
+
 
 def judge(memory: Memory, look: Look, watch: Watch, *, boot: float, record: float | None = None) -> Judgement:
     """What one more look shows.
@@ -92,7 +101,7 @@ def judge(memory: Memory, look: Look, watch: Watch, *, boot: float, record: floa
         return _unwell(memory, look, watch, boot)
     said = [] if memory.well else [Said("healthy", "the engine is healthy")]
     memory, ended = _noted(memory, look)
-    memory = _moved(replace(memory, well=True, unwell_since=None), look)
+    memory = _moved(replace(memory, well=True, unwell_since=None, gone_since=None), look)
     for step in (_asked, _drifted, _filled):
         memory, more = step(memory, look, watch, record)
         said += more
@@ -105,18 +114,28 @@ def _unwell(memory: Memory, look: Look, watch: Watch, boot: float) -> Judgement:
     container = look.container
     # an engine that was never seen well may be booting, one that was started anew since is
     booting = memory.well is None or (container is not None and container.started != memory.started)
-    later = replace(memory, well=None if memory.well is None else False, unwell_since=since)
+    gone = _gone_since(memory, look)
+    later = replace(memory, well=None if memory.well is None else False, unwell_since=since, gone_since=gone)
     said = () if memory.unwell_since is not None else (Said("booting" if booting else "unwell", str(look.unwell)),)
     if not look.docker:
         return Judgement(later, said)
-    lasted = look.at - since
-    if container is None or container.state not in _RUNS:
-        state = "is not there" if container is None else f"is {container.state}, exit code {container.exit_code}"
-        fault = Fault(Kind.GONE, f"the engine's container {state}, for {lasted:.0f} s")
-        return Judgement(later, said, fault if lasted >= watch.unreachable else None)
-    limit = max(boot, watch.unreachable) if booting else watch.unreachable
-    fault = Fault(Kind.UNREACHABLE, f"{look.unwell}, for {lasted:.0f} s")
+    started = None if booting or container is None else container.started
+    if gone is not None:
+        lasted, limit = look.at - gone, watch.unreachable
+        state = f"is {container.state}, exit code {container.exit_code}" if container else "is not there"
+        fault = Fault(Kind.GONE, f"the engine's container {state}, for {lasted:.0f} s", started=started)
+    else:
+        lasted, limit = look.at - since, max(boot, watch.unreachable) if booting else watch.unreachable
+        fault = Fault(Kind.UNREACHABLE, f"{look.unwell}, for {lasted:.0f} s", started=started)
     return Judgement(later, said, fault if lasted >= limit else None)
+
+
+def _gone_since(memory: Memory, look: Look) -> float | None:
+    if not look.docker:
+        return memory.gone_since
+    if look.container is not None and look.container.state in _RUNS:
+        return None
+    return look.at if memory.gone_since is None else memory.gone_since
 
 
 def _noted(memory: Memory, look: Look) -> tuple[Memory, Fault | None]:
@@ -145,7 +164,8 @@ def _silence(memory: Memory, look: Look, watch: Watch) -> Fault | None:
     still = look.at - memory.moved
     if still < watch.silence:
         return None
-    return Fault(Kind.WEDGE, f"{look.metrics.running} requests run, and no token came for {still:.0f} s")
+    evidence = f"{look.metrics.running} requests run, and no token came for {still:.0f} s"
+    return Fault(Kind.WEDGE, evidence, started=memory.started)
 
 
 def _asked(memory: Memory, look: Look, watch: Watch, _: float | None) -> tuple[Memory, list[Said]]:
@@ -164,7 +184,8 @@ def _probes(memory: Memory, watch: Watch) -> Fault | None:
     if len(memory.failures) < watch.confirm:
         return None
     last = memory.failures[-1]
-    return Fault(_MEANS[last.outcome], f"{len(memory.failures)} probes in a row failed: {last.detail}", asked=True)
+    evidence = f"{len(memory.failures)} probes in a row failed: {last.detail}"
+    return Fault(_MEANS[last.outcome], evidence, asked=True, started=memory.started)
 
 
 def _drifted(memory: Memory, look: Look, watch: Watch, record: float | None) -> tuple[Memory, list[Said]]:
@@ -195,9 +216,6 @@ def _episode(memory: Memory, kind: Kind, *, begins: bool, ends: bool, said: str)
     return memory, []
 
 
-# --- what the watch asks itself ---------------------------------------------------------------------------------------
-
-
 def asks_again(memory: Memory, watch: Watch) -> bool:
     """Whether a probe failed, and one more has to show whether that was an accident."""
     return 0 < len(memory.failures) < watch.confirm
@@ -211,8 +229,15 @@ def may_ask(memory: Memory, look: Look, *, late: bool = False) -> bool:
     return moves and (late or not look.metrics.waiting)
 
 
+def started_anew(fault: Fault, look: Look) -> bool:
+    """Whether a look shows another start of the container than the one that the fault was judged on."""
+    return fault.started is not None and look.container is not None and look.container.started != fault.started
+
+
 def stands(fault: Fault, memory: Memory, look: Look) -> bool:
     """Whether a fault is still there in another look, as must be before anything is done about it."""
+    if started_anew(fault, look):
+        return False
     if fault.asked:
         asked = look.asked
         failed = asked is not None and asked.outcome is not Outcome.PASSED and not asked.others

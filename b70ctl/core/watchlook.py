@@ -8,7 +8,7 @@ from enum import StrEnum
 from b70ctl.core.answer import Answer
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.probes import Probe
-from b70ctl.core.release import Container, State
+from b70ctl.core.release import Container
 
 _PREFERRED = ("counting", "prose", "capital", "arithmetic")
 """What a watch asks, in order of preference: long enough to time, and hard for a broken engine."""
@@ -26,10 +26,10 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ProbeResult:
     """A probe and its outcome; `rate` in tokens a second where the engine did nothing else meanwhile.
 
-    `others` says that tokens came for somebody else meanwhile: then silence is a queue, and no fault.
+    `others` says that nothing came while the engine worked for somebody else: then silence is a queue, and no fault.
     """
 
     outcome: Outcome
@@ -51,7 +51,7 @@ class Look:
     metrics: Metrics | None = None
     docker: bool = False
     container: Container | None = None
-    asked: Asked | None = None
+    asked: ProbeResult | None = None
 
 
 def progress(metrics: Metrics) -> tuple[float | None, ...]:
@@ -63,12 +63,25 @@ def progress(metrics: Metrics) -> tuple[float | None, ...]:
     return (metrics.generation_tokens, metrics.prompt_tokens, metrics.kv_usage, metrics.prefix_queries)
 
 
-def others(before: Metrics | None, after: Metrics | None) -> bool:
-    """Whether tokens came, or a prompt of somebody else's was read, between two readings."""
+def hung(chunks: int, quiet: float, silence: float) -> bool:
+    """Whether an answer began and then stopped, `silence` being how long one may; else it had not begun, or was slow.
+
+    Half of that is enough: the deadline of a whole answer may come sooner.
+    """
+    return chunks > 0 and quiet >= silence / 2
+
+
+def others(before: Metrics | None, after: Metrics | None, own: int, left: int = 0) -> bool:
+    """Whether the engine worked for somebody else between two readings, though a probe got nothing.
+
+    Told by what cannot be the probe's: more tokens than the `own` that it may have, or a KV cache that moved while
+    requests ran before it, of which `left` may be earlier probes. One that hangs leaves its own prompt, and a token or
+    two, in the counters.
+    """
     if before is None or after is None:
         return False
-    came = (before.generation_tokens, before.prompt_tokens) != (after.generation_tokens, after.prompt_tokens)
-    return came or (bool(before.running) and progress(before) != progress(after))
+    came = (after.generation_tokens or 0) - (before.generation_tokens or 0)
+    return came > own or ((before.running or 0) > left and before.kv_usage != after.kv_usage)
 
 
 def alone(before: Metrics | None, after: Metrics | None, answer: Answer) -> bool:
@@ -102,12 +115,3 @@ def own_probe(probes: tuple[Probe, ...]) -> Probe | None:
     """The probe that a watch asks; None where the profile skips them all."""
     named = {probe.name: probe for probe in probes}
     return next((named[name] for name in _PREFERRED if name in named), None)
-
-
-def resting(state: State) -> str | None:
-    """Why the engine is not to be followed now, as its owner left the site; None when it is."""
-    if state.drained:
-        return f"the site is drained since {state.drained.at}"
-    if state.stopped:
-        return "the engine is stopped as its owner asked"
-    return None if state.serving else "nothing serves at this site"

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from typing import Any
 
 from b70ctl.core.deployment import Address, Deployment, Value
 from b70ctl.core.journal import Op
 from b70ctl.core.plan import Plan, Step, Verb, plan_drain, plan_restore
 from b70ctl.core.release import Release
+from b70ctl.errors import CommandFailed, DaemonAway, Interrupted
 
-DARK_PORT = 8001
 LOOPBACK = "127.0.0.1"
 THE_BOX = "the box"
+
+
+TURN = (Verb.START, Verb.AWAIT, Verb.PROBE, Verb.RUN)
+
+
+class After(StrEnum):
+    """What follows a step that failed."""
+
+    BACK = "back"
+    """The way back."""
+    ON = "on"
+    """The next step: the engine is taken down in order."""
+    LAST = "last"
+    """The same, and nobody else has a turn."""
+    NEXT = "next"
+    """The next one's turn, once the engine has been discarded."""
 
 
 class Turn(Value):
@@ -83,6 +100,23 @@ def in_hand(plan: Plan, begun: int) -> str | None:
 def later(plan: Plan, release: str) -> set[str]:
     """The releases whose turn would come after this one's."""
     return set(plan.tried[plan.tried.index(release) + 1 :])
+
+
+def without_dashes(words: Sequence[str], known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Profiles, and the command that stands behind them where somebody forgot the `--`."""
+    at = next((at for at, word in enumerate(words) if at and word not in known), len(words))
+    return words[:at], words[at:]
+
+
+def after_failure(plan: Plan, step: Step, error: BaseException) -> After:
+    """What follows where a step failed: a command that fails says nothing against its engine."""
+    if step.subject not in plan.tried or step.verb not in TURN:
+        return After.BACK
+    if isinstance(error, CommandFailed):
+        return After.ON if plan.keep_going else After.LAST
+    if not plan.keep_going or isinstance(error, (Interrupted, DaemonAway)) or not isinstance(error, Exception):
+        return After.BACK
+    return After.NEXT
 
 
 def is_open(op: Op | None, *, alive: bool) -> str | None:

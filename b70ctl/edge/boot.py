@@ -148,13 +148,16 @@ class _Watch:
         boot = self.release.deployment.boot
         now = time.monotonic()
         if now - self.begun > boot.budget:
-            raise EngineError(
-                f"the engine did not serve within {boot.budget} s; it was {self.log.stage}{self._cause()}"
-            )
+            raise EngineError(f"the engine did not serve within {boot.budget} s; {self._reached()}{self._cause()}")
         if now - self.heard > boot.stall and self.log.stage is not Stage.SERVING:
             raise EngineError(
                 f"the engine's log has been silent for {boot.stall} s while {self.log.stage}{self._cause()}"
             )
+
+    def _reached(self) -> str:
+        if self.log.stage is Stage.SERVING:
+            return "its log says that it does, and /health does not say 200"
+        return f"it was {self.log.stage}"
 
     def _cause(self) -> str:
         error = self.log.facts().first_error

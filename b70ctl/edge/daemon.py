@@ -18,26 +18,15 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from b70ctl.core.compose import LABEL
 from b70ctl.core.release import Container, Observed, Release
 from b70ctl.edge.container import as_container
-from b70ctl.errors import DaemonAway, DaemonError, MachineError
+from b70ctl.edge.speaking import in_progress, reason, speaking, spoken
+from b70ctl.errors import DaemonError, MachineError
 
 OLDEST_API = (1, 41)
 CALL_SECONDS = 60
+REMOVAL_SECONDS = 20.0
+"""How long a removal that somebody else has begun is waited for."""
+LOOK = 0.2
 PROJECT_LABEL = "com.docker.compose.project"
-
-
-@contextlib.contextmanager
-def _speaking(what: str) -> Iterator[None]:
-    """Docker's errors as ours."""
-    try:
-        yield
-    except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
-        raise _spoken(error, what) from error
-
-
-def _spoken(error: Exception, what: str) -> DaemonError:
-    if isinstance(error, APIError):
-        return DaemonError(f"{what}: Docker said: {error.explanation or error}")
-    return DaemonAway(f"{what}: Docker's daemon does not answer: {_reason(error)}", hint="docker info")
 
 
 def connect() -> Daemon:
@@ -46,19 +35,11 @@ def connect() -> Daemon:
         client = docker.from_env(timeout=CALL_SECONDS, version="auto")
         found = tuple(int(part) for part in str(client.version()["ApiVersion"]).split("."))
     except (DockerException, requests.exceptions.RequestException, OSError) as error:
-        raise MachineError(f"no Docker Engine answers: {_reason(error)}",
+        raise MachineError(f"no Docker Engine answers: {reason(error)}",
                            hint="sudo systemctl start docker, or: docker context use NAME") from None  # fmt: skip
     if found < OLDEST_API:
         raise MachineError(f"the Docker Engine speaks API {'.'.join(map(str, found))}; 1.41 (Engine 20.10) is needed")
     return Daemon(client)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    for known in ("Permission denied", "No such file or directory", "Connection refused", "timed out"):
-        if known in text:
-            return known.lower()
-    return text.splitlines()[0][:200] if text else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +52,15 @@ class Daemon:
 
     def observe(self, site: str, releases: Mapping[str, Release]) -> Observed:
         """The containers of a site; those that carry our labels without our release's key are foreign."""
-        with _speaking("listing containers"):
+        with speaking("listing containers"):
             rows = self.client.api.containers(all=True, filters={"label": f"{LABEL}.site={site}"})
-            rows += [row for row in self._adopted(releases) if row]
+            rows += [{"Id": release.container} for release in releases.values() if release.container]
         found = [self._container(row["Id"], releases) for row in rows]
         return Observed(containers=tuple(item for item in found if item))
 
-    def _adopted(self, releases: Mapping[str, Release]) -> list[dict[str, Any]]:
-        ids = [release.container for release in releases.values() if release.container]
-        return [{"Id": container} for container in ids]
-
     def _container(self, container: str, releases: Mapping[str, Release]) -> Container | None:
         try:
-            with _speaking("inspecting a container"):
+            with speaking("inspecting a container"):
                 about = self.client.api.inspect_container(container)
         except DaemonError as error:
             if isinstance(error.__cause__, NotFound):
@@ -95,7 +72,7 @@ class Daemon:
         """Where the daemon keeps everything, where that is a folder of this host."""
         if "://localhost" not in self.client.api.base_url:
             return None  # it listens on TCP, and may be another host's
-        with _speaking("asking Docker where it keeps containers"):
+        with speaking("asking Docker where it keeps containers"):
             return Path(self.client.info()["DockerRootDir"])
 
     def inspect(self, name: str) -> dict[str, Any] | None:
@@ -105,18 +82,23 @@ class Daemon:
         except NotFound:
             return None
         except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
-            raise _spoken(error, f"inspecting {name}") from error
+            raise spoken(error, f"inspecting {name}") from error
         return about
+
+    def top(self, container: str, columns: str) -> dict[str, Any]:
+        """The container's processes as `ps` of the daemon's host lists them: `Titles`, and `Processes` in rows."""
+        with speaking("listing processes"):
+            return dict(self.client.api.top(container, ps_args=f"-eo {columns}"))
 
     def running(self) -> list[dict[str, Any]]:
         """Every running container of the machine, inspected."""
-        with _speaking("listing containers"):
+        with speaking("listing containers"):
             rows = self.client.api.containers()
         return [about for row in rows if (about := self.inspect(row["Id"]))]
 
     def of_project(self, project: str) -> list[dict[str, Any]]:
         """Containers that Compose counts to a project, whoever made them."""
-        with _speaking("listing containers"):
+        with speaking("listing containers"):
             rows = self.client.api.containers(all=True, filters={"label": f"{PROJECT_LABEL}={project}"})
         return [about for row in rows if (about := self.inspect(row["Id"]))]
 
@@ -124,68 +106,85 @@ class Daemon:
 
     def start(self, container: str) -> None:
         """Start a container that exists."""
-        with _speaking("starting the engine"):
+        with speaking("starting the engine"):
             self.client.api.start(container)
 
     def stop(self, container: str, grace: int) -> None:
         """Ask a container to stop, and kill it after `grace` seconds; one that is gone has stopped."""
-        with _speaking("stopping the engine"), contextlib.suppress(NotFound):
+        with speaking("stopping the engine"), contextlib.suppress(NotFound):
             self.client.api.stop(container, timeout=grace)
 
     def set_policy(self, container: str, policy: str) -> None:
         """Whether Docker starts it again by itself: `no`, `unless-stopped`, `on-failure:5`."""
         name, _, retries = policy.partition(":")
         wanted = {"Name": name, "MaximumRetryCount": int(retries or 0)}
-        with _speaking("setting the restart policy"), contextlib.suppress(NotFound):
+        with speaking("setting the restart policy"), contextlib.suppress(NotFound):
             self.client.api.update_container(container, restart_policy=wanted)
 
     def remove(self, container: str) -> None:
-        """Remove a container, running or not; named volumes stay."""
-        with _speaking("removing a container"), contextlib.suppress(NotFound):
-            self.client.api.remove_container(container, force=True)
+        """Remove a container, running or not; named volumes stay. A removal that is under way is waited for."""
+        end = time.monotonic() + REMOVAL_SECONDS
+        while True:
+            try:
+                with speaking("removing a container"), contextlib.suppress(NotFound):
+                    self.client.api.remove_container(container, force=True)
+            except DaemonError as error:
+                if not in_progress(error) or time.monotonic() > end:
+                    raise
+                time.sleep(LOOK)
+            else:
+                return
 
     def logs(self, container: str, tail: int | str = "all") -> str:
         """What a container wrote, both streams."""
-        with _speaking("reading the log"):
+        with speaking("reading the log"):
             raw: bytes = self.client.api.logs(container, stdout=True, stderr=True, tail=tail)
         return raw.decode("utf-8", errors="replace")
 
     def follow(self, container: str, since: float | None = None, tail: int | str = "all") -> Iterator[bytes]:
         """Pieces of a container's log as they are written, until it ends."""
-        with _speaking("following the log"):
+        with speaking("following the log"):
             pieces = self.client.api.logs(container, stdout=True, stderr=True, stream=True, follow=True,
                                           since=since, tail=tail)  # fmt: skip
             yield from pieces
 
     def ensure_network(self, name: str, site: str) -> None:
         """The site's network."""
-        with _speaking("making the network"):
+        with speaking("making the network"):
             # Docker matches a part of a name, and another site's may contain ours
             if not any(network["Name"] == name for network in self.client.api.networks(names=[name])):
                 self.client.api.create_network(name, driver="bridge", labels={f"{LABEL}.site": site})
 
+    def remove_network(self, name: str, site: str) -> None:
+        """Remove a network that was made for the site; one that somebody is in stays."""
+        with speaking("removing a network"), contextlib.suppress(APIError):
+            for network in self.client.api.networks(names=[name], filters={"label": f"{LABEL}.site={site}"}):
+                if network["Name"] == name:
+                    self.client.api.remove_network(network["Id"])
+
     def ensure_volume(self, name: str, site: str) -> None:
         """A cache volume; one that exists stays as it is."""
-        with _speaking("making the cache volume"):
+        with speaking("making the cache volume"):
             self.client.api.create_volume(name, labels={f"{LABEL}.site": site})
 
     def volumes(self, site: str) -> list[str]:
         """Names of the site's cache volumes."""
-        with _speaking("listing volumes"):
+        with speaking("listing volumes"):
             found = self.client.api.volumes(filters={"label": f"{LABEL}.site={site}"}).get("Volumes") or []
         return sorted(volume["Name"] for volume in found)
 
     def remove_volume(self, name: str) -> None:
         """Remove a cache volume."""
-        with _speaking("removing a cache volume"), contextlib.suppress(NotFound):
+        with speaking("removing a cache volume"), contextlib.suppress(NotFound):
             self.client.api.remove_volume(name)
 
-    def sweep_probes(self, older_than: int) -> None:
-        """Remove what cut-off commands left of short containers, once they are `older_than` seconds old."""
-        with _speaking("listing containers"):
+    def sweep_probes(self, older_than: int, root: Path) -> None:
+        """Remove what cut-off commands left: of the site in `root`, whose lock is held, at once; of others if old."""
+        with speaking("listing containers"):
             rows = self.client.api.containers(all=True, filters={"label": f"{LABEL}.probe=1"})
         for row in rows:
-            if row["State"] != "running" and time.time() - row["Created"] > older_than:
+            ours = (row.get("Labels") or {}).get(f"{LABEL}.root") == str(root.resolve())
+            if ours or (row["State"] != "running" and time.time() - row["Created"] > older_than):
                 self.remove(row["Id"])
 
     # -- images -------------------------------------------------------------------------------------------------------
@@ -197,29 +196,29 @@ class Daemon:
         except (ImageNotFound, NotFound):
             return None
         except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
-            raise _spoken(error, f"inspecting image {ref}") from error
+            raise spoken(error, f"inspecting image {ref}") from error
         return about
 
     def tag(self, image: str, repository: str, tag: str) -> None:
         """Give an image a name of ours, so that removing dangling images does not take it."""
-        with _speaking("tagging the image"):
+        with speaking("tagging the image"):
             self.client.api.tag(image, repository, tag, force=True)
 
     def untag(self, ref: str) -> None:
         """Take a name away; the image goes only when it has no other and no container uses it."""
-        with _speaking("removing a tag"), contextlib.suppress(APIError):
+        with speaking("removing a tag"), contextlib.suppress(APIError):
             self.client.api.remove_image(ref, force=False, noprune=True)
 
     def run_once(self, image: str, argv: list[str], seconds: int) -> str:
         """What a short container prints: no network, no card, nothing mounted, removed whatever happens."""
-        with _speaking(f"running {image}"):
+        with speaking(f"running {image}"):
             made = self.client.api.create_container(
                 image, entrypoint=argv[:1], command=argv[1:], labels={f"{LABEL}.probe": "1"}, network_disabled=True,
                 host_config=self.client.api.create_host_config(network_mode="none", cap_drop=["ALL"],
                                                                security_opt=["no-new-privileges:true"]),
             )  # fmt: skip
         try:
-            with _speaking(f"running {image}"):
+            with speaking(f"running {image}"):
                 self.client.api.start(made["Id"])
                 code = self.client.api.wait(made["Id"], timeout=seconds)["StatusCode"]
                 out: bytes = self.client.api.logs(made["Id"], stdout=True, stderr=code != 0)
@@ -232,10 +231,10 @@ class Daemon:
 
     def read_file(self, image: str, path: str) -> bytes | None:
         """One file out of an image, without starting it; None when it is not there."""
-        with _speaking(f"reading {path} from {image}"):
+        with speaking(f"reading {path} from {image}"):
             made = self.client.api.create_container(image, entrypoint=["/bin/true"], labels={f"{LABEL}.probe": "1"})
         try:
-            with _speaking(f"reading {path} from {image}"):
+            with speaking(f"reading {path} from {image}"):
                 try:
                     chunks, _ = self.client.api.get_archive(made["Id"], path)
                 except NotFound:

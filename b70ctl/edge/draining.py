@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
+from b70ctl.core.losses import held_words, lost
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.plan import Step
-from b70ctl.core.progress import Note
-from b70ctl.core.release import Drained
+from b70ctl.core.progress import Emptying, Lost, Note
+from b70ctl.core.release import Drained, Release
 from b70ctl.core.rotation import Action, asked
 from b70ctl.edge.companions import companions_file, companions_project
+from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.files import now
 from b70ctl.edge.router import ask_router
 from b70ctl.edge.world import World
-from b70ctl.errors import EngineError
+from b70ctl.errors import DaemonError, EngineError
 
 LOOK = 0.5
 """Seconds between two looks at the engine's figures."""
 CALM = 2
 """Looks in a row that must find no request: one that the router has just sent may not be counted yet."""
-HEARTBEAT = 10.0
+PULSE = 1.0
+"""Seconds between two reports of an engine that has requests."""
+ORDERLY = (0, 143)
+"""Exit statuses of an engine that heard SIGTERM."""
+PATIENCE = 2.0
+"""Seconds that an engine which is stopping may take to say what it has."""
 
 
 def withdraw(step: Step, world: World) -> None:
     """Ask the router to leave this engine out; that it may have been is known before it is."""
-    world.update_state(withdrawn=world.store.state().withdrawn or now())
+    before = world.store.state()
+    world.update_state(withdrawn=before.withdrawn or now(), unsure=before.unsure or not before.withdrawn)
     _ask(step, world, Action.REMOVE)
+    world.update_state(unsure=False)
 
 
 def admit(step: Step, world: World) -> None:
     """Ask the router to take this engine back in."""
     _ask(step, world, Action.ADD)
-    world.update_state(withdrawn=None)
+    world.update_state(withdrawn=None, unsure=False)
 
 
 def _ask(step: Step, world: World, action: Action) -> None:
@@ -39,35 +52,125 @@ def _ask(step: Step, world: World, action: Action) -> None:
     if router is None:
         world.tell(Note(f"site.yaml has no `router` any more, so nobody was asked to {action} the engine"))
         return
-    ask_router(asked(router, action, world.release(step.subject).deployment.address.url), world.root, world.holds())
+    ask_router(asked(router, action, world.release(step.subject).deployment.address.url), world.root, world.secrets())
 
 
 def settle(step: Step, world: World) -> None:
     """Wait until the engine has no request left, or the site's limit has passed, which is told."""
-    endpoint = world.endpoint(world.release(step.subject))
-    limit = world.site.drain.limit
-    end = time.monotonic() + limit
-    told, calm, last = time.monotonic(), 0, "it did not say how many it has"
+    release = world.release(step.subject)
+    endpoint, limit = world.endpoint(release), world.site.drain.limit
+    world.settled.setdefault(release.id, None)
+    end, calm, told = time.monotonic() + limit, 0, 0.0
     while calm < CALM:
+        figures, trouble = Metrics(), None
         try:
             figures = endpoint.metrics()
-            calm = calm + 1 if _idle(figures) else 0
-            last = f"{figures.running or 0} running, {figures.waiting or 0} waiting"
         except EngineError as error:
-            calm, last = 0, error.what
+            trouble = error.what
             if not world.observe().runs(step.subject):
                 return
-        if calm < CALM and time.monotonic() >= end:
-            world.tell(Note(f"not empty after {limit} s ({last}); the engine's own grace is for the rest"))
-            return
-        if time.monotonic() - told > HEARTBEAT:
-            told = time.monotonic()
-            world.tell(Note(f"  {last}"))
+        calm = calm + 1 if _requests(figures) == 0 else 0
+        left = end - time.monotonic()
+        if not calm:
+            if left <= 0:
+                last = trouble or held_words(figures.running, figures.waiting)
+                world.tell(Note(f"not empty after {limit} s ({last}); {_grace_words(release)}"))
+                return
+            told = _tell_of(release, figures, left, world, told)
         time.sleep(LOOK if calm < CALM else 0)
 
 
-def _idle(figures: Metrics) -> bool:
-    return figures.running == 0 and figures.waiting == 0
+def _requests(figures: Metrics) -> int | None:
+    if figures.running is None or figures.waiting is None:
+        return None
+    return figures.running + figures.waiting
+
+
+def _tell_of(release: Release, figures: Metrics, left: float, world: World, told: float) -> float:
+    """Report what the engine has, once in a while; gives back when that was last done."""
+    if time.monotonic() - told < PULSE:
+        return told
+    world.tell(Emptying(release.id, figures.running, figures.waiting, left))
+    return time.monotonic()
+
+
+def _grace(release: Release) -> int | None:
+    """Seconds that the engine's requests have once it is told to stop; of one that was adopted they are not known."""
+    return release.deployment.shutdown_timeout if release.kind == "engine" else None
+
+
+def _grace_words(release: Release) -> str:
+    grace = _grace(release)
+    return f"the rest has the engine's own grace{'' if grace is None else f' of {grace} s'}, and is cut off then"
+
+
+@contextlib.contextmanager
+def witnessed(release: Release, world: World) -> Iterator[None]:
+    """While an engine whose requests were waited for stops: tell what it still has, and in the end what it cut off."""
+    if release.id not in world.settled:
+        yield
+        return
+    began = world.settled[release.id] or time.monotonic()
+    world.settled[release.id] = began
+    endpoint = Endpoint(release.deployment.address.url, world.key(release), timeout=PATIENCE)
+    witness = _Witness(release, world, endpoint, began)
+    thread = threading.Thread(target=witness.look, daemon=True)
+    thread.start()
+    try:
+        yield
+        ended = time.monotonic()
+    finally:
+        witness.over.set()
+        thread.join(2 * PATIENCE)
+    found = witness.lost(ended, orderly=_ended_orderly(release, world))
+    world.lost[release.id] = found
+    if found != 0:
+        world.tell(Lost(release.id, found))
+
+
+def _ended_orderly(release: Release, world: World) -> bool:
+    """Whether the engine ended by itself when it was told to, as far as its exit status says; else it crashed."""
+    container = None
+    with contextlib.suppress(DaemonError):
+        container = world.container(release.id)
+    return container is None or container.exit_code in ORDERLY
+
+
+@dataclass
+class _Witness:
+    """What an engine that is stopping was last seen to have."""
+
+    release: Release
+    world: World
+    endpoint: Endpoint
+    began: float
+    over: threading.Event = field(default_factory=threading.Event)
+    requests: int | None = None
+    seen: float = 0.0
+
+    @property
+    def deadline(self) -> float:
+        """When the grace ends: an engine that aborts its requests then has none any more."""
+        deployment, grace = self.release.deployment, _grace(self.release)
+        return self.began + (deployment.stop_grace if grace is None else grace)
+
+    def look(self) -> None:
+        """Ask until the grace or the engine has ended."""
+        told = 0.0
+        while not self.over.is_set() and (asked_at := time.monotonic()) < self.deadline:
+            with contextlib.suppress(EngineError):
+                figures = self.endpoint.metrics()
+                if (requests := _requests(figures)) is not None and not self.over.is_set():
+                    self.requests, self.seen = requests, asked_at
+                    if requests:
+                        told = _tell_of(self.release, figures, self.deadline - asked_at, self.world, told)
+            self.over.wait(LOOK / 2)
+
+    def lost(self, ended: float, *, orderly: bool) -> int | None:
+        """What it cut off when it had ended."""
+        age = min(ended, self.deadline) - self.seen
+        grace = _grace(self.release) if orderly else None
+        return lost(self.requests, age=age, seconds=ended - self.began, grace=grace)
 
 
 def halt(_: Step, world: World) -> None:
@@ -82,4 +185,5 @@ def halt(_: Step, world: World) -> None:
 def drained(step: Step, world: World) -> None:
     """Remember that the site is drained; one that was before stays so since then."""
     before = world.store.state().drained
-    world.update_state(stopped=True, drained=before or Drained(at=now(), release=step.subject))
+    lost = world.lost.get(step.subject)
+    world.update_state(stopped=True, drained=before or Drained(at=now(), release=step.subject, lost=lost))

@@ -86,7 +86,7 @@ class Endpoint:
             ):
                 await self._read(response, gathered, streamed=bool(body.get("stream")))
         except TimeoutError:
-            raise self._silent(f"no complete answer after {timeout:g} s ({gathered.progress()})") from None
+            raise self._silent(f"no complete answer after {timeout:g} s ({gathered.progress()})", gathered) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error, gathered.progress()) from None
         return gathered.answer(time.monotonic())
@@ -116,7 +116,7 @@ class Endpoint:
                     chunk = await anext(chunks, b"")
             except TimeoutError:
                 silent = time.monotonic() - (gathered.last_token or gathered.began)
-                raise self._silent(f"silent for {silent:.1f} s {gathered.progress()}") from None
+                raise self._silent(f"silent for {silent:.1f} s {gathered.progress()}", gathered) from None
             if not chunk:
                 return
             yield chunk
@@ -198,8 +198,9 @@ class Endpoint:
         said = str(error) or type(error).__name__
         return self._error(f"{said} ({doing})")
 
-    def _silent(self, what: str) -> EngineError:
-        return EngineSilent(self._error(what).what, hint=_HINT)
+    def _silent(self, what: str, gathered: Gathered) -> EngineError:
+        quiet = time.monotonic() - (gathered.last_token or gathered.began)
+        return EngineSilent(self._error(what).what, hint=_HINT, chunks=gathered.chunks, quiet=quiet)
 
     def _error(self, what: str) -> EngineError:
         shown = f"{self.base_url}: {what}"

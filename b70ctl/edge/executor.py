@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import Plan, Step, Verb, way_back
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
-from b70ctl.core.window import in_hand
-from b70ctl.edge.forgiving import goes_on
+from b70ctl.core.window import After, after_failure, in_hand, later
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
+from b70ctl.edge.wayback import losses, tolerant, walk_back, why_of
 from b70ctl.edge.world import World
-from b70ctl.errors import B70Error, DaemonAway, Interrupted, MachineError, RolledBack, Unproven
-
-DAEMON_PATIENCE = 90.0
-RECORDED = (Verb.DISCARD, Verb.NAME, Verb.PROBE, Verb.SERVE, Verb.ADMIT, Verb.DRAINED)
-"""Steps whose last act is to write down what they did."""
+from b70ctl.errors import B70Error, Interrupted, RolledBack
 
 
 def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[str]:
@@ -49,7 +44,7 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
             except Exception as error:
                 # after the new state is recorded there is nothing to go back to, and the rest is tidying up
                 behind = interrupts.behind(error)
-                if not _settled(plan, number) and not goes_on(plan, step, behind, why_of(behind), world):
+                if not _settled(plan, number) and not _goes_on(plan, step, behind, world):
                     raise
                 late.append(f"{step.verb} {step.subject}: {why_of(error)}")
                 interrupts.answered()
@@ -63,7 +58,8 @@ def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[s
             interrupts.end()
         raise behind from caught.__cause__
     with contextlib.suppress(Interrupted), interrupts.shielded():  # all is done: there is nothing left to stop
-        book.write(Event.END, result="done", what="; ".join(late), **learnt(plan, world))
+        book.write(Event.END, result="done", what="; ".join([*late, *losses(world)]), late=len(late),
+                   **learnt(plan, world))  # fmt: skip
         interrupts.answered()
         interrupts.end()
     return late
@@ -81,6 +77,22 @@ def _settled(plan: Plan, number: int) -> bool:
     """Whether the step comes after the new state was recorded."""
     recorded = [at for at, step in enumerate(plan.steps) if step.verb is Verb.SERVE]
     return bool(recorded) and number > recorded[-1]
+
+
+def _goes_on(plan: Plan, step: Step, error: BaseException, world: World) -> bool:
+    """Whether a failed step is no reason to go back; what will not be done any more is passed over from here on."""
+    answer = after_failure(plan, step, error)
+    if answer is After.LAST:
+        world.passed |= later(plan, step.subject)
+    elif answer is After.NEXT:
+        world.failures[step.subject] = why_of(error)
+        for back in (each for each in plan.undo if each.subject == step.subject):
+            world.tell(StepBegun(back, undo=True))
+            began = time.monotonic()
+            take(back, world)
+            world.tell(StepDone(back, time.monotonic() - began, undo=True))
+        world.passed.add(step.subject)
+    return answer is not After.BACK
 
 
 def _step(step: Step, number: int, world: World, book: Journal, interrupts: Interrupts) -> None:
@@ -111,13 +123,13 @@ def _fail(
     interrupts.begin_undo()
     with tolerant(world):
         book.write(Event.FAILED, what=why)
-    restored = walk_back(steps, world, book)
+    restored = walk_back(steps, world, book, why)
     if world.unrecorded:
         later = "; `b70ctl recover` does it once the disk has room" if world.store.folder.is_dir() else ""
         world.tell(Note(f"what was done could not be written down{later}"))
     else:
         with tolerant(world):
-            book.write(Event.END, result=_result(error, restored), what=why)
+            book.write(Event.END, result=_result(error, restored), what="; ".join([why, *losses(world)]))
     if restored and isinstance(error, Interrupted):
         error.what = f"{error.what}; {plan.incumbent} serves again, proven"
         return
@@ -141,92 +153,3 @@ def _result(error: BaseException, restored: bool) -> str:
     if isinstance(error, Interrupted):
         return "interrupted"
     return "rolled-back" if restored else "failed"
-
-
-def walk_back(steps: Sequence[Step], world: World, book: Journal) -> bool:
-    """Do the undo steps; True when they brought an engine back, proven.
-
-    A daemon that is away is waited for. When it stays away the journal stays open for `recover`; when the incumbent
-    itself fails, there is nothing left to try, and the journal is closed. A full disk keeps the record, not the way
-    back: what could not be recorded is named in `world.unrecorded`.
-    """
-    if not steps:
-        return False
-    with tolerant(world):
-        book.write(Event.UNDO, what=f"{len(steps)} steps")
-    try:
-        _wait_for_daemon(world)
-        for step in steps:
-            _undo(step, world, book)
-    except Interrupted as error:
-        # what is left can be done later: the journal stays open
-        raise Unproven(f"the way back was stopped: {error.what}", hint="b70ctl recover") from error
-    return any(step.verb is Verb.SERVE for step in steps)
-
-
-def _undo(step: Step, world: World, book: Journal) -> None:
-    world.tell(StepBegun(step, undo=True))
-    began = time.monotonic()
-    try:
-        take(step, world)
-    except (Interrupted, DaemonAway) as error:
-        world.tell(StepFailed(step, error.what, undo=True))
-        raise Unproven(f"the way back stopped at `{step.verb} {step.subject}`: {error.what}",
-                       hint="b70ctl recover") from error  # fmt: skip
-    except Exception as error:
-        world.tell(StepFailed(step, why_of(error), undo=True))
-        if isinstance(error, MachineError) and step.verb in RECORDED:
-            # an engine that is not sensible is another error: here only writing it down has failed
-            world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
-            return
-        if step.verb is Verb.COMPANIONS:
-            return  # the engine serves again, and is not less proven because something beside it is missing
-        with tolerant(world):
-            book.write(Event.END, result="unproven", what=why_of(error))
-        if step.verb is Verb.ADMIT:
-            raise Unproven(f"{step.subject} serves, and may be out of rotation: {why_of(error)}",
-                           hint="b70ctl restore, which asks the router once more") from error  # fmt: skip
-        logs = f"b70ctl logs {step.subject}" if world.store.folder.is_dir() else "docker ps --all"
-        raise Unproven(f"{step.subject} could not be brought back: `{step.verb}` failed: {why_of(error)}",
-                       hint=logs) from error  # fmt: skip
-    world.tell(StepDone(step, time.monotonic() - began, undo=True))
-
-
-def _wait_for_daemon(world: World) -> None:
-    end = time.monotonic() + DAEMON_PATIENCE
-    told = False
-    while True:
-        try:
-            world.observe()
-        except DaemonAway as error:
-            if time.monotonic() > end:
-                raise Unproven(f"the way back needs Docker's daemon, which does not answer: {error.what}",
-                               hint="sudo systemctl start docker; b70ctl recover") from error  # fmt: skip
-            if not told:
-                world.tell(Note("Docker's daemon does not answer; waiting for it before going back"))
-                told = True
-            time.sleep(0.5)
-        except Interrupted:
-            raise
-        except Exception:  # noqa: BLE001 - it answers, and what is wrong with the answer is for the steps to tell
-            return
-        else:
-            return
-
-
-@contextlib.contextmanager
-def tolerant(world: World) -> Iterator[None]:
-    """A journal that cannot be written (the disk is full) does not stop the way back."""
-    try:
-        yield
-    except MachineError as error:
-        world.tell(Note(error.what))
-
-
-def why_of(error: BaseException) -> str:
-    """An error in one line."""
-    if isinstance(error, B70Error):
-        return error.what
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return f"{type(error).__name__}: {error}"

@@ -23,15 +23,32 @@ KINDS = {
 }
 
 
+STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
 def now() -> str:
     """The time, as the journal writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def replace(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file so that a reader sees the old one or the new one, and never half of one."""
-    fresh = path.with_name(path.name + ".new")
+def moment(stamp: str) -> float | None:
+    """A time of the journal in seconds; None for what is none."""
     try:
+        return datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def replace(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file so that a reader sees the old one or the new one, and never half of one.
+
+    A link is followed, and stays: what it points to is written. What is there and is no file (a device, a named pipe,
+    a socket, a directory) is refused.
+    """
+    fresh = path
+    try:
+        target = _target(path)
+        path, fresh = target, target.with_name(target.name + ".new")
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -44,8 +61,20 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
         sync(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            if fresh is not path:
+                fresh.unlink(missing_ok=True)
         raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+
+
+def _target(path: Path) -> Path:
+    try:
+        found = path.stat().st_mode
+    except FileNotFoundError:
+        return path.resolve()
+    if stat.S_ISREG(found):
+        return path.resolve()
+    hint = "leave it out, and it is written to stdout" if str(path) in STDOUT else f"ls -ld {path}"
+    raise MachineError(f"{path} cannot be written: {_no_file(path, found).strerror}", hint=hint)
 
 
 def append(path: Path, line: str) -> None:

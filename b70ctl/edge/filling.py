@@ -172,6 +172,15 @@ def read_secrets(site: Site, root: Path) -> dict[str, str]:
     return {name: _secret(name, secret, root) for name, secret in sorted(site.secrets.items())}
 
 
+def secret_values(site: Site, root: Path) -> list[str]:
+    """What must be shown to nobody; a secret that cannot be read is told elsewhere."""
+    found = []
+    for name, secret in site.secrets.items():
+        with contextlib.suppress(UsageError):
+            found.append(_secret(name, secret, root))
+    return found
+
+
 def _secret(name: str, secret: Secret, root: Path) -> str:
     if secret.env is not None:
         value = os.environ.get(secret.env)
@@ -208,6 +217,12 @@ def kept_secrets(folder: Path) -> dict[str, str]:
     except OSError as error:
         raise Refused(f"{folder / SECRETS_FILE} cannot be read: {_why(error)}") from error
     return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def api_key(release: Release, folder: Path, site: Site, root: Path) -> str | None:
+    """The API key that a release's engine asks for, where it does; one made by hand has no secrets of its own."""
+    secrets = read_secrets(site, root) if release.kind == "adopted" else kept_secrets(folder)
+    return secrets.get(API_KEY)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,8 @@
 It is a program of its own and needs nothing but the standard library. Whatever the command started becomes its child
 in the end, in whichever session it is, and is ended with it: when the command has ended, when SIGTERM asks for that,
 and when PARENT, the process that wanted the command, has died. Its exit status is the command's.
+
+What it may not signal it cannot end: a process of another user, as `sudo` starts one.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PATIENCE = 3.0
 POLL = 0.02
 CANNOT_RUN = 127
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Asked(Exception):
@@ -32,6 +36,8 @@ def main(parent: int, command: list[str]) -> int:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 # a key on the terminal is for the command; with a handler of ours it gets the signal as it should
                 signal.signal(number, lambda *_: None)
+        # whoever started this let no signal come before it could be answered
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -41,11 +47,13 @@ def main(parent: int, command: list[str]) -> int:
     except Asked:
         status = 128 + signal.SIGTERM
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _sweep()
+    sweep()
     return status
 
 
 def _asked(*_: object) -> None:
+    # first: a second one that came on the way to the sweep would skip it
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Asked
 
 
@@ -75,13 +83,13 @@ def _wait(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def _sweep() -> None:
-    """End what is left, gently first."""
+def sweep(spare: Collection[int] = ()) -> None:
+    """End every process below this one but those to `spare`, gently first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         told: set[int] = set()
         end = time.monotonic() + PATIENCE
-        while _any_left() and time.monotonic() < end:
-            for pid in _descendants() - told:
+        while (left := _left(spare)) and time.monotonic() < end:
+            for pid in left - told:
                 told.add(pid)
                 try:
                     os.kill(pid, number)
@@ -90,16 +98,18 @@ def _sweep() -> None:
             time.sleep(POLL)
 
 
-def _any_left() -> bool:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    return True
+def _left(spare: Collection[int]) -> set[int]:
+    """Who is to be ended; those that have ended are reaped."""
+    left = descendants() - set(spare)
+    for pid in tuple(left):
+        try:
+            left -= {os.waitpid(pid, os.WNOHANG)[0]}
+        except ChildProcessError:
+            continue  # a grandchild: its own parent's, and ours once that has ended
+    return left
 
 
-def _descendants() -> set[int]:
+def descendants() -> set[int]:
     """Every process below this one."""
     parents: dict[int, int] = {}
     for path in Path("/proc").iterdir():

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from b70ctl.core.incident import incident_name, limited, surplus
 from b70ctl.edge import process
 from b70ctl.edge.files import sync
-from b70ctl.errors import B70Error, EngineError, Interrupted, MachineError
+from b70ctl.errors import B70Error, DaemonAway, EngineError, Interrupted, MachineError
 
 if TYPE_CHECKING:
     from b70ctl.edge.daemon import Daemon
 
-FOLDER = "incidents"
 PARTIAL = ".partial-"
 MOST_STACKS = 8
 STACK_SECONDS = 10
@@ -54,16 +53,28 @@ def write_incident(folder: Path, at: str, kind: str, parts: Mapping[str, Part], 
 
 
 def known(folder: Path) -> list[str]:
-    """The incidents that are kept, oldest first."""
-    with contextlib.suppress(FileNotFoundError):
+    """The incidents that are kept, oldest first; none where the folder cannot be looked into: `hindrance` says why."""
+    with contextlib.suppress(OSError):
         return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(PARTIAL))
     return []
 
 
+def hindrance(folder: Path) -> str | None:
+    """Why the incidents cannot be told, where something lies there that cannot be looked into."""
+    try:
+        next(folder.iterdir(), None)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return None
+
+
 def sweep(folder: Path) -> None:
     """Remove what a watch that was killed left half written."""
-    for path in folder.glob(f"{PARTIAL}*"):
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for path in folder.glob(f"{PARTIAL}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(path: Path, raw: bytes) -> None:
@@ -85,8 +96,11 @@ def _made(part: Part) -> str:
         return f"not captured: {type(error).__name__}: {error}\n"
 
 
-def within(seconds: float, make: Callable[[], Found]) -> Found:
-    """What `make` gives, waited for no longer than `seconds`: Docker may hang for the same reason as the engine."""
+def with_timeout(seconds: float, make: Callable[[], Found]) -> Found:
+    """What Docker gives, waited for no longer than `seconds`: it may hang for the same reason as the engine.
+
+    DaemonAway when the time is over.
+    """
     found: list[Found] = []
     failed: list[Exception] = []
 
@@ -102,25 +116,29 @@ def within(seconds: float, make: Callable[[], Found]) -> Found:
     if failed:
         raise failed[0]
     if not found:
-        raise EngineError(f"no answer within {seconds:g} s")
+        raise DaemonAway(f"Docker gave no answer within {seconds:g} s", hint="docker info")
     return found[0]
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
-def processes(daemon: Daemon, container: str) -> str:
-    """The container's processes as `ps` of the daemon's host shows them: state, load, where in the kernel they wait."""
-    found = _top(daemon, container)
+def processes(daemon: Daemon, container: str) -> dict[str, Any]:
+    """The container's processes: state, load, where in the kernel they wait."""
+    return daemon.top(container, _COLUMNS)
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Processes as `ps` shows them."""
     rows = [found["Titles"], *found["Processes"]]
     return "".join("  ".join(f"{cell:>8}" for cell in row) + "\n" for row in rows)
 
 
-def stacks(daemon: Daemon, container: str) -> str:
-    """Where each Python process of a container is, where py-spy is installed here and may look."""
+def stacks(found: Mapping[str, Any]) -> str:
+    """Where each Python process of these is, where py-spy is installed here and may look."""
     if shutil.which("py-spy") is None:
         raise MachineError("py-spy is not installed on this host; `pip install py-spy`, for root's PATH")
-    rows = [row for row in _top(daemon, container)["Processes"] if Path(f"/proc/{row[0]}").exists()]
+    rows = [row for row in found["Processes"] if Path(f"/proc/{row[0]}").exists()]
     if not rows:
         raise MachineError("the container's processes are not to be seen from here")
     return "\n".join(_stack(row[0], row[-1]) for row in rows[:MOST_STACKS])
@@ -133,8 +151,3 @@ def _stack(pid: str, words: str) -> str:
     except (MachineError, EngineError) as error:
         return f"{head}not captured: {error.what}\n"
     return head + (ran.stdout if ran.code == 0 else f"not captured: {ran.stderr.strip()}\n")
-
-
-def _top(daemon: Daemon, container: str) -> dict[str, Any]:
-    found: dict[str, Any] = daemon.client.api.top(container, ps_args=f"-eo {_COLUMNS}")
-    return found

@@ -51,13 +51,26 @@ def holder(path: Path) -> str | None:
     The kernel's table is read instead of trying the lock: a reader must not be in the way of a command that starts.
     """
     try:
-        inode = f":{path.stat().st_ino}"
-        rows = [row.split() for row in Path("/proc/locks").read_text().splitlines()]
+        about = path.stat()
+        table = Path("/proc/locks").read_text()
     except OSError:
         return None
-    # by the inode alone: the device of a btrfs subvolume is another one here than in the kernel's table
-    taken = any("FLOCK" in row and "->" not in row and any(word.endswith(inode) for word in row) for row in rows)
-    return _holder(path) if taken else None
+    return _holder(path) if is_taken(table, about.st_dev, about.st_ino) else None
+
+
+def is_taken(table: str, device: int, inode: int) -> bool:
+    """Whether the kernel's table names a file as locked; one that waits for a lock has none."""
+    rows = (row.split() for row in table.splitlines())
+    files = (row[5].split(":") for row in rows if len(row) > 5 and row[1] == "FLOCK")
+    return any(len(file) == 3 and _is(file, device, inode) for file in files)
+
+
+def _is(file: list[str], device: int, inode: int) -> bool:
+    major, minor, number = file
+    if number != str(inode) or int(major, 16) != os.major(device):
+        return False
+    # a file system without a disk of its own, as a subvolume, may have another minor here than in the kernel's table
+    return os.major(device) == 0 or int(minor, 16) == os.minor(device)
 
 
 def _open(path: Path) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from b70ctl.edge import process
-from b70ctl.errors import MachineError, Refused
+from b70ctl.edge.files import open_regular
+from b70ctl.errors import MachineError, Refused, UsageError
 
 if TYPE_CHECKING:
     # a file's log is read without loading Docker's library
@@ -23,11 +26,13 @@ _KERNEL_LOGS = (("dmesg",), ("journalctl", "--dmesg", "--boot", "--no-pager", "-
 
 
 def of_file(path: Path) -> Iterator[bytes]:
-    """A file's lines."""
+    """A file's lines; UsageError for what is no file: a device may have no end, and a named pipe no beginning."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             yield from whole_lines(iter(lambda: file.read(BLOCK), b""))
     except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENAMETOOLONG):
+            raise UsageError(f"{path} cannot be read: {error.strerror}", hint="COMMAND | b70ctl diagnose -") from error
         raise MachineError(f"{path} cannot be read: {error.strerror}") from error
 
 

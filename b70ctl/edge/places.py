@@ -1,16 +1,25 @@
-"""Where things are: what is shipped, in a checkout or a wheel, and the site that a command means."""
+"""Where things are: what is shipped, in a checkout or a wheel, the site that a command means, this program itself."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import re
 import stat
+import sys
 from pathlib import Path
 
 from b70ctl.errors import UsageError
 
 SITE_FILE = "site.yaml"
 STATE = ".b70ctl"
+PASSED_ON = (
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "B70CTL_COMPOSE",
+    "B70CTL_LEASES",
+)  # fmt: skip
+"""Variables that say where Docker, Compose and the leases are: a unit does not get them from anybody's shell."""
+_PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
 
 
 def shipped(kind: str) -> Path:
@@ -18,6 +27,13 @@ def shipped(kind: str) -> Path:
     package = Path(__file__).resolve().parent.parent
     installed = package / "_share" / kind
     return installed if installed.is_dir() else package.parent / kind
+
+
+def kernels(name: str) -> Path:
+    """The folder of the kernels' package: beside ours where it was installed, below `kernels` in a checkout."""
+    root = Path(__file__).resolve().parent.parent.parent
+    checkout = root / "kernels" / name
+    return checkout if checkout.is_dir() else root / name
 
 
 def data(name: str) -> Path:
@@ -93,3 +109,43 @@ def default_site() -> Path:
 def leases() -> Path:
     """The machine-wide directory in which cards are leased, whoever runs b70ctl."""
     return Path(os.environ.get("B70CTL_LEASES") or "/run/lock/b70ctl")
+
+
+# --- what a unit of systemd must know ---------------------------------------------------------------------------------
+
+
+def unit_folder(*, system: bool) -> Path:
+    """Where the machine's units lie, or those of the user who asks."""
+    if system:
+        return Path("/etc/systemd/system")
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or "")
+    # the XDG specification: a relative path is invalid, and is to be ignored
+    return (base if base.is_absolute() else expanded("~/.config")) / "systemd" / "user"
+
+
+def owner(root: Path) -> str:
+    """Who owns a site's directory: whoever else wrote into it would lock its owner out."""
+    uid = root.stat().st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def own_program() -> tuple[str, ...]:
+    """The words that call this b70ctl from anywhere."""
+    python = Path(sys.executable)
+    script = python.parent / "b70ctl"
+    # without -P a directory called b70ctl, where the unit starts, would be taken for the program
+    return (str(script),) if os.access(script, os.X_OK) else (str(python), "-P", "-m", "b70ctl")
+
+
+def passed_on() -> dict[str, str]:
+    """Those variables as they are set here; UsageError for a password, which has no place in a unit."""
+    found = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    for name, value in found.items():
+        if _PASSWORD.search(value):
+            raise UsageError(f"{name} holds a password, and a unit is readable by everybody",
+                             hint="a key, by ssh://USER@HOST, or a context: docker context create; DOCKER_CONTEXT=NAME"
+                             )  # fmt: skip
+    return found

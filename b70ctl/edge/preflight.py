@@ -35,11 +35,12 @@ def look(
         port_container=container,
         missing=tuple(_missing(deployment)),
         holders=tuple(_holders(deployment, host, running, leaving, root=root)),
-        rooms=tuple(_rooms(store, daemon.root(), root=root)) if store else (),
+        rooms=tuple(rooms(store, daemon.root(), root=root)) if store else (),
     )
 
 
-def _rooms(store: Path, docker: Path | None, *, root: bool) -> Iterator[Room]:
+def rooms(store: Path, docker: Path | None, *, root: bool) -> Iterator[Room]:
+    """The disks that need room before an engine is stopped."""
     if (free := _free(store, root=root)) is not None:
         yield Room(str(store), "releases and the journal lie", free, f"b70ctl prune, or: df -h {store}")
     if docker is not None and (free := _free(docker, root=True)) is not None:

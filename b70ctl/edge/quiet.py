@@ -22,11 +22,12 @@ HALF = 0.5
 
 def look(
     site: Site, port: int, cards: Sequence[Card], daemon: Daemon | None, observed: Observed | None, *, root: bool,
-    companions: Sequence[str] = (),
+    companions: Sequence[str] = (), cardless: bool = False,
 ) -> Box:  # fmt: skip
     """What is on the box now; without a daemon what can be seen without it.
 
-    `companions` are the containers of the site's companions that run and that a drain would stop.
+    `companions` are the containers of the site's companions that run and that a drain would stop; `cardless`
+    says that the site serves without a card.
     """
     ours = [item for item in observed.containers if item.state == "running" and not item.foreign] if observed else []
     running = None if observed is None else (*(item.name for item in ours), *companions)
@@ -40,6 +41,7 @@ def look(
         load=os.getloadavg()[0],
         load_limit=site.drain.load or HALF * (os.cpu_count() or 1),
         cards=tuple(_card(card) for card in cards),
+        cardless=cardless,
         root=root,
     )
 

@@ -6,12 +6,14 @@ import time
 from collections.abc import Sequence
 
 from b70ctl.core.journal import Event, Op, recovery, unfinished
+from b70ctl.core.losses import lost_words
 from b70ctl.core.plan import Step, Verb
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
-from b70ctl.edge.executor import learnt, note_leaving, walk_back, why_of
+from b70ctl.edge.executor import learnt, note_leaving
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
+from b70ctl.edge.wayback import walk_back, why_of
 from b70ctl.edge.world import World
 from b70ctl.errors import DaemonAway, MachineError
 
@@ -54,6 +56,13 @@ def _started_since(op: Op, world: World) -> set[str]:
     return {item.release for item in containers if not item.foreign and item.started[:19] > op.begin.at[:19]}
 
 
+def _losses(op: Op, world: World) -> list[str]:
+    """Whether a drain cut requests off was known to whoever waited for its engine."""
+    found = world.store.state().drained if op.plan.command == "drain" else None
+    words = lost_words(found.lost) if found else None
+    return [words] if words else []
+
+
 def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple[str, list[str]]:
     """The steps that are left; the new state must be written down, and everything else is tidying up."""
     late: list[str] = []
@@ -71,5 +80,6 @@ def _finish(op: Op, steps: Sequence[Step], world: World, book: Journal) -> tuple
             late.append(f"{step.verb} {step.subject}: {why_of(error)}")
         else:
             world.tell(StepDone(step, time.monotonic() - began))
-    book.write(Event.END, result="finished", what="; ".join(late), **learnt(op.plan, world))
+    told = _losses(op, world)
+    book.write(Event.END, result="finished", what="; ".join([*late, *told]), late=len(late), **learnt(op.plan, world))
     return f"finished: {op.plan.wanted or op.plan.command}", late

@@ -1,19 +1,50 @@
-"""Ctrl-C, SIGTERM and SIGHUP, turned into one exception at a moment when it can be answered."""
+"""Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP, turned into one exception at a moment when it can be answered."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from b70ctl.errors import Interrupted
 
-ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ORDINARY = (signal.SIG_DFL, signal.default_int_handler)
 """What ends the process."""
+
+
+UNATTENDED = "Ctrl-C again undoes what was begun and goes back to what served; nothing is lost by waiting"
+ATTENDED = "the command was interrupted; once it ends, what served is put back. Ctrl-C again ends it"
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Whatever comes inside the block is answered at its end; a process that is started in it hears nothing before it
+    unblocks these signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in ASKED:
+            if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                before[number] = handler
+                signal.signal(number, lambda number, _: came.append(number))
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    finally:
+        for asked, handler in before.items():
+            signal.signal(asked, handler)
+        for heard in came:
+            signal.raise_signal(heard)
 
 
 @dataclass(slots=True)
@@ -21,7 +52,7 @@ class Interrupts:
     """What the person or the system asked for so far.
 
     On a terminal the first Ctrl-C only says what a second would do. The second, or the first without a terminal, or
-    SIGTERM or SIGHUP, raises Interrupted in the main thread, once; while the way back is walked, one more Ctrl-C
+    any of the others, raises Interrupted in the main thread, once; while the way back is walked, one more Ctrl-C
     raises it again, to leave the journal to the next command.
     """
 
@@ -34,6 +65,7 @@ class Interrupts:
     undoing: bool = False
     heard: ClassVar[signal.Signals | None] = None
     """The last one that came to this process."""
+    _attending: bool = False
     _ended: bool = False
     _count: int = 0
     _shields: int = 0
@@ -68,6 +100,15 @@ class Interrupts:
         if self._pending and not self._shields:
             self._pending = False
             raise Interrupted("interrupted")
+
+    @contextlib.contextmanager
+    def attended(self) -> Iterator[None]:
+        """While a person's command runs, Ctrl-C is for that."""
+        self._attending = True
+        try:
+            yield
+        finally:
+            self._attending = False
 
     def presses(self) -> int:
         """How often Ctrl-C was pressed since there is something to undo."""
@@ -111,7 +152,7 @@ class Interrupts:
                 self.warn("going back; Ctrl-C once more stops waiting and leaves the rest to `b70ctl recover`")
                 return
         elif number == signal.SIGINT and self.working and self.terminal and self._count == 1:
-            self.warn("Ctrl-C again undoes what was begun and goes back to what served; nothing is lost by waiting")
+            self.warn(ATTENDED if self._attending else UNATTENDED)
             return
         if self._shields:
             self._pending = True

@@ -61,7 +61,9 @@ def _stop(step: Step, world: World) -> None:
     # first the policy: a daemon that restarts now must not bring it back beside the new one
     world.daemon.set_policy(container.id, "no")
     if container.state in ("running", "restarting", "paused"):
-        world.daemon.stop(container.id, world.release(step.subject).deployment.stop_grace)
+        release = world.release(step.subject)
+        with draining.witnessed(release, world):
+            world.daemon.stop(container.id, release.deployment.stop_grace)
 
 
 def _start(step: Step, world: World) -> None:
@@ -70,7 +72,8 @@ def _start(step: Step, world: World) -> None:
     container = world.container(release.id)
     if container is not None and release.id in world.leaving:
         # it was told to stop: vLLM answers /health until its last request is done, and then it is gone
-        world.daemon.stop(container.id, release.deployment.stop_grace)
+        with draining.witnessed(release, world):
+            world.daemon.stop(container.id, release.deployment.stop_grace)
         world.leaving.discard(release.id)
         container = world.container(release.id)
     if container is not None:
@@ -134,17 +137,18 @@ def _serve(step: Step, world: World) -> None:
     world.daemon.set_policy(container.id, release.policy or "unless-stopped")
     # without a router in site.yaml nobody is left to be asked to take the engine back in
     withdrawn = world.store.state().withdrawn if world.site.router else None
-    world.update_state(serving=release.id, stopped=False, drained=None, withdrawn=withdrawn)
+    world.update_state(serving=release.id, stopped=False, drained=None, withdrawn=withdrawn,
+                       unsure=bool(withdrawn) and world.store.state().unsure)  # fmt: skip
 
 
 def _remove(step: Step, world: World) -> None:
     container = world.container(step.subject)
-    if container is None or world.release(step.subject).kind == "adopted":
-        return
-    try:
-        world.store.keep_log(step.subject, PROVEN_LOG, world.daemon.logs(container.id, LOG_LINES))
-    finally:
-        world.daemon.remove(container.id)
+    if container is not None and world.release(step.subject).kind != "adopted":
+        try:
+            world.store.keep_log(step.subject, PROVEN_LOG, world.daemon.logs(container.id, LOG_LINES))
+        finally:
+            world.daemon.remove(container.id)
+    window.leave(step.subject, world)
 
 
 def _discard(step: Step, world: World) -> None:
@@ -164,6 +168,7 @@ def _discard(step: Step, world: World) -> None:
             world.daemon.stop(container.id, release.deployment.stop_grace)
         else:
             world.daemon.remove(container.id)
+    window.leave(step.subject, world)
     if log is not None:
         world.store.keep_log(step.subject, FAILED_LOG, log)
     before = world.store.verdict(step.subject)

@@ -43,6 +43,21 @@ class Store:
         """The journal."""
         return self.folder / "journal.jsonl"
 
+    @property
+    def watch_lock_file(self) -> Path:
+        """Held by the one watch of a site, beside the site's own lock, which it takes only to act."""
+        return self.folder / "watch.lock"
+
+    @property
+    def incidents(self) -> Path:
+        """The folders that a watch captured."""
+        return self.folder / "incidents"
+
+    @property
+    def rates_file(self) -> Path:
+        """How fast each release decoded when it was new."""
+        return self.folder / "rates.json"
+
     def release_folder(self, release: str) -> Path:
         """Where a release lies."""
         return self.folder / "releases" / release

@@ -6,26 +6,21 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.probes import Probe, probes_for
 from b70ctl.core.release import Container, Release
-from b70ctl.core.watch import COMMAND
-from b70ctl.core.watchlook import Asked, Look, Outcome, alone, decode_rate, learnt, others, own_probe
+from b70ctl.core.watchlook import Look, Outcome, ProbeResult, alone, decode_rate, hung, learnt, others, own_probe
 from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.files import read_json, replace
 from b70ctl.edge.proving import target_of
-from b70ctl.edge.store import Store
 from b70ctl.errors import B70Error, DaemonError, EngineError, EngineSilent, MachineError
-
-RATES_FILE = "rates.json"
 
 
 @dataclass(slots=True)
-class Lookout:
+class Monitor:
     """One release's engine, seen from outside; a Docker that does not answer is no reason to stop looking."""
 
     release: Release
@@ -33,38 +28,53 @@ class Lookout:
     daemon: Callable[[], Any]
     patience: float
     """Seconds that a probe's answer may take."""
+    silence: float
+    """Seconds that it may stop for once it began."""
+    clock: Callable[[], float] = time.monotonic
     away: str | None = None
     """Why Docker did not answer when it was asked last."""
     _probe: Probe | None = field(default=None, init=False)
+    _left: int = field(default=0, init=False)
+    """Probes in a row that hung: an engine that hangs may still have them among what runs."""
 
     def look(self, *, docker: bool) -> Look:
         """What there is to see now; Docker is asked where `docker` says so, and where the engine is not well."""
-        at = time.monotonic()
+        at = self.clock()
         unwell = self.endpoint.unwell()
         metrics = self._metrics() if unwell is None else None
         answered, container = self._container() if docker or unwell else (False, None)
         return Look(at=at, unwell=unwell, metrics=metrics, docker=answered, container=container)
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> ProbeResult | None:
         """Put the probe; None where the profile skips all that could be asked."""
         try:
             probe = self._own_probe()
         except EngineError as error:
-            return Asked(outcome=Outcome.REFUSED, detail=error.what)
+            return ProbeResult(outcome=Outcome.REFUSED, detail=error.what)
         if probe is None:
             return None
         before = self._metrics()
         try:
             answer = self.endpoint.ask(probe.body, path=probe.path, timeout=self.patience)
         except EngineError as error:
-            outcome = Outcome.SILENT if isinstance(error, EngineSilent) else Outcome.REFUSED
-            return Asked(outcome=outcome, detail=f"{probe.name}: {error.what}", others=others(before, self._metrics()))
+            return self._unanswered(probe, error, before)
+        self._left = 0
         finding = probe.find(answer)
         detail = f"{probe.name}: {finding.detail}"
         if not finding.passed:
-            return Asked(outcome=Outcome.WRONG, detail=detail)
+            return ProbeResult(outcome=Outcome.WRONG, detail=detail)
         rate = decode_rate(answer) if alone(before, self._metrics(), answer) else None
-        return Asked(outcome=Outcome.PASSED, detail=detail, rate=rate)
+        return ProbeResult(outcome=Outcome.PASSED, detail=detail, rate=rate)
+
+    def _unanswered(self, probe: Probe, error: EngineError, before: Metrics | None) -> ProbeResult:
+        detail = f"{probe.name}: {error.what}"
+        if not isinstance(error, EngineSilent):
+            return ProbeResult(outcome=Outcome.REFUSED, detail=detail)
+        # behind a queue an answer begins late and comes slowly; one that began and stopped waits for nobody
+        stopped = hung(error.chunks, error.quiet, self.silence)
+        busy = not stopped and others(before, self._metrics(), int(probe.body["max_tokens"]), self._left)
+        self._left += not busy
+        return ProbeResult(outcome=Outcome.SILENT, detail=detail, others=busy)
 
     def _own_probe(self) -> Probe | None:
         if self._probe is None:
@@ -114,17 +124,3 @@ class Rates:
             return read_json(self.file) or {}
         except B70Error:
             return {}  # what a crash or a person left of it: the rates are taken anew
-
-
-def restarts_begun(store: Store) -> list[float]:
-    """When each restart of a watch was begun, as the journal tells it; in seconds of the wall's clock."""
-    begun = (moment(op.begin.at) for op in store.ops() if op.plan.command == COMMAND)
-    return [at for at in begun if at is not None]
-
-
-def moment(stamp: str) -> float | None:
-    """A time of the journal in seconds; None for what is none."""
-    try:
-        return datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None

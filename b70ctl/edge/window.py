@@ -42,6 +42,13 @@ def verify(_: Step, world: World) -> None:
             world.tell(Note(f"  unknown: {sign.question}: {sign.evidence}"))
 
 
+def leave(release: str, world: World) -> None:
+    """Take away the network that an engine had in the dark, once it is gone."""
+    found = world.known.get(release)
+    if found is not None and found.dark:
+        world.daemon.remove_network(found.deployment.network, world.site.name)
+
+
 def run(step: Step, world: World) -> None:
     """Run the command against the engine whose turn it is.
 
@@ -51,7 +58,9 @@ def run(step: Step, world: World) -> None:
     errand = _errand(world)
     release = world.release(step.subject)
     pressed, began = errand.presses(), time.monotonic()
-    code = attend(errand.argv, env={**os.environ, **told(release, world.key(release))}, aside=errand.aside)
+    env = {**os.environ, **told(release, world.key(release))}
+    with errand.attended():
+        code = attend(errand.argv, env=env, aside=errand.aside)
     turn = Turn(code=code, seconds=round(time.monotonic() - began, 1))
     errand.turns[release.id] = turn
     world.tell(CommandEnded(release.id, turn.code, turn.seconds))

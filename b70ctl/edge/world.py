@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from b70ctl.core.bootfacts import BootFacts
 from b70ctl.core.progress import Event
 from b70ctl.core.quiet import Sign
 from b70ctl.core.release import Container, Observed, Release, State
-from b70ctl.core.site import API_KEY, Site
+from b70ctl.core.site import Site
 from b70ctl.core.window import Turn
 from b70ctl.edge import filling
 from b70ctl.edge.composer import Composer
@@ -30,6 +31,8 @@ class Errand:
     """Asks whether the box is quiet."""
     presses: Callable[[], int] = int
     """How often Ctrl-C was pressed."""
+    attended: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Around the command: Ctrl-C is its own then."""
     anyway: bool = False
     """A box that is not quiet is good enough."""
     aside: bool = False
@@ -47,8 +50,6 @@ class World:
     daemon: Daemon
     compose: Callable[[], Composer]
     tell: Callable[[Event], None]
-    holds: Callable[[], Sequence[int]] = tuple
-    """The descriptors of the locks that this command holds, for the processes that it starts."""
     prepared: dict[str, filling.Prepared] = field(default_factory=dict)
     """What is to be written, by release."""
     errand: Errand | None = None
@@ -58,6 +59,10 @@ class World:
     op: int = 0
     leaving: set[str] = field(default_factory=set)
     """Releases that were told to stop and may still be at it: they are not running, whatever Docker says."""
+    settled: dict[str, float | None] = field(default_factory=dict)
+    """Releases whose requests were waited for, and when each was told to stop."""
+    lost: dict[str, int | None] = field(default_factory=dict)
+    """How many requests each of those cut off when it stopped; None where that is not known."""
     begun: dict[str, float] = field(default_factory=dict)
     boots: dict[str, BootFacts] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -87,10 +92,11 @@ class World:
 
     def key(self, release: Release) -> str | None:
         """The API key that the release's engine asks for, where it does."""
-        secrets = filling.kept_secrets(self.store.release_folder(release.id))
-        if release.kind == "adopted":
-            secrets = filling.read_secrets(self.site, self.root)
-        return secrets.get(API_KEY)
+        return filling.api_key(release, self.store.release_folder(release.id), self.site, self.root)
+
+    def secrets(self) -> list[str]:
+        """What must be shown to nobody."""
+        return filling.secret_values(self.site, self.root)
 
     def endpoint(self, release: Release) -> Endpoint:
         """Where the release's engine answers."""

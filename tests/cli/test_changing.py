@@ -51,7 +51,7 @@ def nonsense():
 
 def test_every_change_sweeps_short_containers_that_are_five_minutes_old(site, here):
     engine.recover(here)
-    assert site.daemon.named("sweep_probes") == [("sweep_probes", 300)]
+    assert site.daemon.named("sweep_probes") == [("sweep_probes", 300, site.root)]
 
 
 def test_a_restart_of_a_stopped_engine_that_cannot_be_proven_stops_it_again(site, here):

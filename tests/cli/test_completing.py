@@ -19,6 +19,7 @@ OFFERED = {
     ("diagnose",): {"target", "container"}, ("render",): {"profile"}, ("profiles", "new"): {"extends"},
     ("profiles", "show"): {"profile"}, ("profiles", "lint"): {"profile"}, ("images", "probe"): {"image"},
     ("images", "pin"): {"image"}, ("patches", "accept"): {"base"},
+    ("kernels", "check"): {"profile"}, ("kernels", "bench"): {"profile"}, ("kernels", "tune"): {"profile"},
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from b70ctl.cli.diagnosing import MOST_FINDINGS, explain
+from b70ctl.cli.diagnosing import MOST_FINDINGS, Explanation, explain
 from b70ctl.core.release import State
 from b70ctl.edge import logsource, process
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
@@ -53,6 +53,13 @@ def test_a_found_cause_is_told_with_its_lines_its_reason_and_what_to_type(b70ctl
     assert "  line 12: (EngineCore pid=133) ERROR 08-14 09:10:00 [core.py:1100] RuntimeError: Overflow" in said.out
     assert "  fix:    vLLM 0.29 or newer" in said.out
     assert "17 lines, vLLM 0.26.1rc1.dev457" in said.err
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "/" + "x" * 5000, "/dev/zero"])
+def test_what_can_be_no_log_is_a_usage_error(b70ctl, site, name):
+    said = b70ctl("--site", site, "diagnose", name)
+    assert said.code == 2
+    assert said.error
 
 
 def test_a_healthy_log_says_so(b70ctl):
@@ -194,35 +201,118 @@ def test_a_fault_in_a_sites_own_cause_is_told_with_file_and_line(b70ctl, site):
     assert (said.code, "mine.yaml:" in said.error) == (2, True)
 
 
+# --- what is no engine's log ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "told"),
+    [
+        ("", "cut", "the log is empty, so it ended before vLLM said a word"),
+        ("hello\n", "other", "this does not look like vLLM's log"),
+        ("# Title\n\nSome words, and *more* of them.\n", "other", "this does not look like vLLM's log"),
+    ],
+)
+def test_what_does_not_look_like_vllms_log_is_not_called_well(b70ctl, tmp_path, text, state, told):
+    log = tmp_path / "log"
+    log.write_text(text)
+    said = b70ctl("diagnose", log)
+    assert (said.code, told in said.out) == (1, True)
+    assert "nothing failed" not in said.out
+    assert b70ctl("diagnose", log, "--json").data["state"] == state
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[    5.881200] usb 1-1: new device",
+        "[Sun Nov 29 10:00:00 2026] usb 1-1: new device",
+        "Nov 29 10:00:00 box kernel: usb 1-1: new device",
+    ],
+)
+def test_a_kernels_log_without_a_fault_is_well_and_is_not_asked_to_be_vllms(b70ctl, tmp_path, line):
+    log = tmp_path / "log"
+    log.write_text(f"{line}\n")
+    said = b70ctl("diagnose", log)
+    assert (said.code, said.out) == (0, "nothing failed\n")
+
+
+# --- what the command found that started it ---------------------------------------------------------------------------
+
+
+GARBAGE = {"probe": "capital", "passed": False, "detail": "`!!!!` and not Paris"}
+
+
+def refuse(store, why, log, *findings):
+    """The second release was not proven."""
+    store.save_verdict(a_release(2).id, a_verdict("failed", 2).model_copy(update={"why": why, "findings": findings}))
+    store.keep_log(a_release(2).id, FAILED_LOG, log)
+
+
+@pytest.mark.parametrize(
+    ("why", "log"),
+    [
+        ("the engine was not proven: capital: `!!!!` and not Paris", HEALTHY),
+        ("the engine's log has been silent for 2 s while compiling", (LOGS / "cut.loading.log").read_text()),
+        ("the engine did not serve within 15 s; its log says that it does", HEALTHY),
+        ("the engine ended with exit 1 while created", ""),
+    ],
+)
+def test_a_release_that_was_not_proven_is_told_first_and_never_called_well(b70ctl, site, store, why, log):
+    refuse(store, why, log)
+    said = b70ctl("--site", site, "diagnose", "0002")
+    assert (said.code, said.out.splitlines()[0]) == (1, f"failed: {why}")
+    assert "nothing failed" not in said.out
+    told = b70ctl("--site", site, "diagnose", "0002", "--json")
+    assert (told.code, told.data["verdict"]) == (1, {"state": "failed", "why": why})
+
+
+def test_a_probe_that_failed_is_told_with_the_verdict(b70ctl, site, store):
+    refuse(store, "the engine was not proven", HEALTHY, GARBAGE)
+    assert "  probe capital: `!!!!` and not Paris" in b70ctl("--site", site, "diagnose", "0002").out
+
+
+def test_a_cause_that_was_found_is_told_after_the_verdict_and_is_no_failure_to_find_one(b70ctl, site, store):
+    refuse(store, "the engine ended with exit 1", CRASH)
+    said = b70ctl("--site", site, "diagnose", "0002")
+    assert (said.code, said.out.splitlines()[0]) == (0, "failed: the engine ended with exit 1")
+    assert "[ptr-overflow]" in said.out
+
+
+def test_a_proven_release_has_its_log_speak_for_itself(b70ctl, site, store):
+    store.save_verdict(a_release(1).id, a_verdict("proven", 3))
+    assert b70ctl("--site", site, "diagnose", "0001").out.startswith("healthy")
+
+
 # --- for the command that failed --------------------------------------------------------------------------------------
 
 
 def test_a_failed_release_is_explained_in_at_most_six_lines(store):
-    lines = explain(store, a_release(2).id)
+    lines = explain(store, a_release(2).id).lines
     assert len(lines) <= 6
     assert lines[0] == (
         "diagnosis: An address above 2^63 does not fit into the number that it is put into (certain) [ptr-overflow]"
     )
     assert lines[1].startswith("  line 12: ")
-    assert any(line.startswith("  fix: ") for line in lines)
+    assert f"  fix: {explain(store, a_release(2).id).fix}" in lines
 
 
 def test_an_unknown_failure_is_explained_by_its_first_error_alone(store):
     store.keep_log(a_release(2).id, FAILED_LOG, UNKNOWN)
-    head, error, more = explain(store, a_release(2).id)
+    head, error, more = explain(store, a_release(2).id).lines
     assert head == "diagnosis: no known cause; the first error is"
     assert error.startswith("  line 6: ")
     assert more == f"  b70ctl diagnose {a_release(2).id}"
+    assert explain(store, a_release(2).id).fix is None
 
 
 def test_a_release_without_a_kept_log_is_not_explained(store):
-    assert explain(store, a_release(1).id) == []
+    assert explain(store, a_release(1).id) == Explanation()
 
 
 def test_a_diagnosis_that_cannot_be_made_hides_no_failure(site, store):
     (site / "diagnoses").mkdir()
     (site / "diagnoses" / "mine.yaml").write_text("nonsense: 1\n")
-    [line] = explain(store, a_release(2).id)
+    [line] = explain(store, a_release(2).id).lines
     assert line.startswith("no diagnosis: ")
 
 

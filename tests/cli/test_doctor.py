@@ -59,7 +59,7 @@ def test_this_box_is_examined_without_docker_and_its_record_says_the_same(b70ctl
     live = b70ctl("doctor", "--json", "--record", tmp_path / "it")
     again = b70ctl("doctor", "--json", "--host-root", tmp_path / "it")
     assert again.data == live.data
-    assert again.code == live.code == 3
+    assert (live.code, again.code) == (0, 3), "what was asked for is a record, and it was written"
     assert "docker" in live.data["blocking"]
 
 
@@ -73,6 +73,29 @@ def test_a_directory_that_is_no_record_is_a_usage_error(b70ctl, tmp_path):
     said = b70ctl("doctor", "--host-root", tmp_path)
     assert said.code == 2
     assert "holds no record" in said.error
+    assert "on the other box" in said.error
+    assert f"--record {tmp_path}" not in said.error, "that would record this box"
+
+
+def test_no_hint_ever_says_to_delete_what_is_somebodys(b70ctl, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis").write_text("x")
+    (tmp_path / "mine-2").mkdir()
+    said = b70ctl("doctor", "--record", tmp_path / "mine")
+    assert (said.code, "rm " in said.error) == (2, False)
+    assert f"hint: b70ctl doctor --record {tmp_path / 'mine-3'}" in said.error
+    assert (tmp_path / "mine" / "thesis").read_text() == "x"
+
+
+def test_a_record_is_written_with_the_advice_to_look_at_it_before_it_is_sent(b70ctl, tmp_path):
+    assert "look at asked.json before you send it" in b70ctl("doctor", "--record", tmp_path / "it").err
+
+
+def test_without_a_site_what_is_asked_of_one_says_so_and_how_to_name_one(b70ctl):
+    told = {each["check"]: each for each in b70ctl("doctor", "--json").data["findings"]}
+    for check in ("caches", "port", "disk-site"):
+        assert "there is no site here" in told[check]["evidence"]
+        assert told[check]["do"] == "b70ctl --site DIR doctor"
 
 
 def test_a_site_is_asked_for_its_port_its_cards_and_its_profiles_without_one(b70ctl, site):
@@ -107,6 +130,12 @@ def test_an_inventory_is_shown_as_data_or_written(b70ctl, tmp_path):
     assert json.loads(kept(b70ctl, "one-b70", tmp_path).read_text()) == said.data
 
 
+def test_an_inventory_makes_no_directory_that_nobody_asked_for(b70ctl, tmp_path):
+    said = b70ctl("inventory", "--host-root", HOSTS / "one-b70", "-o", tmp_path / "nosuch" / "x.json")
+    assert (said.code, "there is no directory" in said.error) == (2, True)
+    assert not (tmp_path / "nosuch").exists()
+
+
 def test_an_inventory_is_a_table_of_two_sides(b70ctl):
     said = b70ctl("inventory", "--host-root", HOSTS / "one-b70", "--image", "vllm/vllm-openai-xpu:v0.30.0")
     assert said.code == 0
@@ -139,3 +168,19 @@ def test_what_is_no_inventory_is_a_usage_error(b70ctl, tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     assert b70ctl("inventory", "diff", tmp_path / "x.json", tmp_path / "x.json").code == 2
     assert b70ctl("inventory", "diff", tmp_path / "none.json", tmp_path / "x.json").code == 2
+
+
+@pytest.mark.parametrize("content", ['{"inventory": 1, "a": ' + "[" * 3000 + "]" * 3000 + "}",
+                                     '{"inventory": 1, "a": ' + "[" * 900 + "]" * 900 + "}", None])  # fmt: skip
+def test_an_inventory_that_has_no_end_or_no_bottom_is_a_usage_error(b70ctl, tmp_path, content):
+    path = tmp_path / "it.json"
+    path.write_text(content) if content else path.symlink_to("/dev/zero")
+    said = b70ctl("inventory", "diff", path, path)
+    assert said.code in (0, 2) if content and len(content) < 3000 else said.code == 2
+    assert said.code == 0 or str(path) in said.error
+
+
+def test_a_record_with_a_name_that_no_file_may_have_is_a_usage_error(b70ctl):
+    for option in ("--record", "--host-root"):
+        said = b70ctl("doctor", option, "x" * 5000)
+        assert (said.code, "name too long" in said.error) == (2, True)

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from b70ctl import __main__ as entry
+from b70ctl import cli
+from b70ctl.errors import Exit
+
 CHANGING = [("switch", "mine"), ("rollback",), ("stop",), ("restart",), ("prune",)]
 NO_DAEMON = [("switch", "mine", "--yes"), ("switch", "mine", "-n"), ("plan", "mine"), ("images", "probe", "a/b:1"),
              ("images", "pin", "a/b:1"), ("start",)]  # fmt: skip
@@ -198,3 +202,13 @@ def test_a_closed_stream_is_nobody_listening(site, closed):
 
 def test_an_empty_name_to_go_back_to_is_a_usage_error(b70ctl, site):
     assert b70ctl("--site", site, "rollback", "", "--yes").code == 2
+
+
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback(monkeypatch):
+    def pressed(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", pressed)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == Exit.INTERRUPTED

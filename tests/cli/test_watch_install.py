@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from b70ctl.core.watchunit import MARK
-from b70ctl.edge import watchunit
+from b70ctl.core.unit import MARK
+from b70ctl.edge import places
 
 HOSTILE = (
     "a b", "100%h %% %", "$HOME ${X} $$", "it's", '"quoted"', "back\\slash\\n", "\u00fcn\u00ef\u4e2d", "; x", "#c",
@@ -77,7 +77,7 @@ def test_its_own_unit_is_replaced_but_not_that_of_another_site_of_this_name(b70c
 
 def test_a_unit_of_the_machine_runs_as_the_sites_owner(b70ctl, site):
     said = b70ctl("--site", site, "watch", "--install", "--system", "--dry-run")
-    assert f"\nUser={watchunit.owner(site)}\n" in said.out
+    assert f"\nUser={places.owner(site)}\n" in said.out
     assert "WantedBy=multi-user.target" in said.out
 
 
@@ -97,6 +97,38 @@ def test_a_folder_that_cannot_be_written_is_told_with_the_way_around(b70ctl, sit
     said = install(b70ctl, site)
     assert said.code == 3
     assert "sudo b70ctl watch --install --system" in said.err
+
+
+def test_a_link_that_leads_nowhere_is_somebody_elses_and_stays(b70ctl, site, units, tmp_path):
+    units.mkdir(parents=True)
+    path = units / "b70ctl-watch-b70.service"
+    path.symlink_to(tmp_path / "absent")
+    said = install(b70ctl, site)
+    assert said.code == 1
+    assert f"is a link to {tmp_path / 'absent'}, which is not there" in said.error
+    assert path.is_symlink()
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("base", ["config", "../config", ""])
+def test_a_relative_place_for_units_is_ignored(b70ctl, site, tmp_path, monkeypatch, base):
+    monkeypatch.setenv("XDG_CONFIG_HOME", base)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = tmp_path / "home" / ".config" / "systemd" / "user" / "b70ctl-watch-b70.service"
+    assert install(b70ctl, site, "--json").data["path"] == str(path)
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [(), ("-n",)])
+def test_a_password_does_not_go_into_a_unit(b70ctl, site, units, monkeypatch, more):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://me:s3cr:et@127.0.0.1:2375")
+    said = install(b70ctl, site, *more)
+    assert said.code == 2
+    assert "DOCKER_HOST holds a password" in said.error
+    assert "s3cr" not in said.out + said.err
+    assert not units.exists()
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@127.0.0.1:2222")
+    assert '"DOCKER_HOST=ssh://me@127.0.0.1:2222"' in install(b70ctl, site, "-n").out
 
 
 @pytest.mark.process

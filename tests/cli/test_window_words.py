@@ -8,8 +8,10 @@ import typer
 from b70ctl.cli import app, load
 from b70ctl.cli.commands.window import COMMAND
 from b70ctl.core.journal import Event
+from b70ctl.core.release import State
 from b70ctl.core.window import plan_window
 from b70ctl.edge.store import Store
+from tests.making import a_release, resolved
 
 PROD, TRIED = "0001-prod-abcdef", ("0002-b-abcdef", "0003-c-abcdef")
 
@@ -48,6 +50,7 @@ def test_options_may_stand_between_profiles():
     [
         (("--", "true"), 2, "PROFILE"),
         (("mine", "--yes"), 2, "hint: b70ctl window mine -- COMMAND"),
+        (("mine", "--port", "9000", "-y", "./b.sh"), 2, "hint: b70ctl window mine -- ./b.sh"),
         (("mine", "--yes", "--"), 2, "there is no command"),
         (("mine", "--yes", "--", "./no-such-program"), 3, "`./no-such-program` is not a program"),
         (("mine", "--", "true"), 2, "nobody can be asked"),
@@ -94,3 +97,40 @@ def test_a_window_that_was_cut_off_is_told_by_status_and_by_history(b70ctl, cut)
     assert (data[0]["tried"], data[0]["result"]) == (list(TRIED), "unfinished")
     verbose = b70ctl("--site", cut, "history", "--verbose").out
     assert f"tried {TRIED[0]}: no verdict" in verbose
+
+
+def test_a_script_that_nothing_would_run_is_refused_before_any_work(b70ctl, site):
+    script = site / "bench.sh"
+    for text, why in (("echo\n", "no `#!` line"), ("#!/no/such\n", "`/no/such`, which is not there")):
+        script.write_text(text)
+        script.chmod(0o755)
+        said = b70ctl("--site", site, "window", "mine", "--yes", "--", script)
+        assert (said.code, why in said.error) == (3, True)
+
+
+def test_help_tells_what_a_failed_profile_ends_with_and_what_may_outlive_a_window(b70ctl):
+    said = " ".join(b70ctl("window", "--help").out.split())
+    assert "(with --keep-going 1)" in said
+    assert "sudo" in said
+
+
+def renamed(site):
+    """A site whose release is from when it had another name."""
+    store = Store(site / ".b70ctl")
+    release = a_release(1, "prod", resolved().model_copy(update={"site": "before"}))
+    with store.writing(release):
+        pass
+    store.save_state(State(serving=release.id, next=2))
+    (site / "site.yaml").write_text((site / "site.yaml").read_text() + "name: now\n")
+    return site
+
+
+@pytest.mark.parametrize(
+    "words", ["recover", "stop -y", "drain -y", "switch mine -y", "window mine -y -- true", "restore"]
+)
+def test_a_site_that_was_renamed_while_it_served_is_refused_before_anything_is_touched(b70ctl, site, words):
+    said = b70ctl("--site", renamed(site), *words.split())
+    assert said.code == 1
+    assert "called `now` now" in said.error
+    assert "is of `before`" in said.error
+    assert "put `name: before` back" in said.error

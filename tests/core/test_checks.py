@@ -435,6 +435,17 @@ def test_a_policy_is_judged_by_the_file_that_shows_it(path, text, check, state):
     assert answer(box, check).state == state
 
 
+def test_a_shortage_of_room_names_what_would_be_enough():
+    disk = {"role": "docker", "free": 61 * 2**30, "size": 251 * 2**30}
+    assert answer(a_box(disks=[disk]), "disk-docker").evidence.endswith("90 GiB hold a few images")
+
+
+def test_one_line_is_not_called_lines():
+    box = a_box()
+    box.put(KMSG, "xe 0000:03:00.0: a line of no consequence")
+    assert "in 1 line about graphics" in answer(box, "kernel-log").evidence
+
+
 # -- findings and facts ------------------------------------------------------------------------------------------------
 
 

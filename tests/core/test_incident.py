@@ -7,9 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.diagnosis import Reader
-from b70ctl.core.incident import hidden, incident_name, limited, secrets_of, shown, surplus, tail, told
-from b70ctl.edge.diagnoses import read_causes
+from b70ctl.core.incident import hidden, incident_name, limited, secrets_of, shown, surplus, tail
 
 SECRET = 'p4ss-\u00e4"\\w0rd'
 ABOUT = {
@@ -87,12 +85,3 @@ def test_two_incidents_of_one_second_have_two_names_in_order():
     first = incident_name("2026-11-29T22:12:04Z", "wedge", [])
     second = incident_name("2026-11-29T22:12:04Z", "wedge", [first])
     assert first == "20261129T221204Z-wedge" < second < incident_name("2026-11-29T22:12:05Z", "gone", [])
-
-
-def test_a_diagnosis_is_told_with_its_lines_and_one_that_is_none_says_so():
-    reader = Reader(read_causes(None), "0.21.0")
-    reader.feed(b"(EngineCore pid=1) RuntimeError: Overflow when unpacking long long\n")
-    lines = list(told(reader.finish(over=False)))
-    assert any("Overflow when unpacking" in line for line in lines)
-    assert any(line.startswith("  fix: ") for line in lines)
-    assert "no known cause" in "".join(told(Reader(read_causes(None)).finish(over=False)))

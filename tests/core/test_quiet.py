@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.quiet import Box, CardSeen, Inside, signs
+from b70ctl.core.quiet import Box, CardSeen, Inside, lasting, signs
 from b70ctl.core.sockets import ESTABLISHED, SYN_RECV, Socket, read_sockets
 
 GIB = 2**30
@@ -96,6 +96,39 @@ def test_what_cannot_be_seen_is_unknown_and_says_why(changes, question):
 )
 def test_what_is_no_client_is_not_told_as_one(changes):
     assert found(**changes)[QUESTIONS[0]].answer == "yes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "questions"),
+    [({"feeders": ()}, QUESTIONS[1:2]), ({"cards": (), "cardless": True}, QUESTIONS[4:6])],
+)
+def test_a_question_about_nothing_is_said_not_to_be_asked_and_disturbs_nobody(changes, questions):
+    for question in questions:
+        sign = found(**changes)[question]
+        assert (sign.answer, sign.quiet) == ("not asked", True)
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_memory_that_debugfs_does_not_tell_is_put_down_to_the_user_only_where_it_is_his(root):
+    sign = found(cards=(CardSeen(address="a", holders=()),), root=root)[QUESTIONS[5]]
+    assert (sign.answer, "root" in sign.evidence) == ("unknown", not root)
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers"),
+    [
+        ({}, ["yes", "yes"]),
+        ({"load": 4.2}, ["yes", "no"]),
+        ({"host": (to_port(9100, remote="10.0.0.9"),)}, ["no", "yes"]),
+        # these end with the engine
+        ({"host": (to_port(8000, remote="10.0.0.9"),)}, ["yes", "yes"]),
+        ({"inside": inside(CLIENT), "running": ("e",)}, ["yes", "yes"]),
+        ({"feeders": ()}, ["not asked", "yes"]),
+        ({"host": None}, ["unknown", "yes"]),
+    ],
+)
+def test_before_a_drain_only_that_counts_which_it_does_not_change(changes, answers):
+    assert [sign.answer for sign in lasting(Box(**QUIET | changes))] == answers
 
 
 def test_a_long_list_is_cut_and_counted():

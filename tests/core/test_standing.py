@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.release import Container, Observed, State
-from b70ctl.core.standing import incumbent, leaving, leftovers, serves_already
+from b70ctl.core.plan import Plan
+from b70ctl.core.release import Container, Drained, Observed, State
+from b70ctl.core.standing import after, called_otherwise, incumbent, leaving, leftovers, resting, serves_already
+from b70ctl.core.window import plan_window
 from tests.making import a_profile, a_release, a_verdict, resolved
 
 ONE, TWO = a_release(1, "one"), a_release(2, "two")
@@ -112,3 +114,51 @@ def test_another_deployment_does_not_serve_already():
 def test_a_changed_file_of_the_host_is_another_deployment():
     carried = ONE.deployment.model_copy(update={"contents": {"secrets.env": "0123"}})
     assert not serves_already(ONE, carried, observed(container(ONE)), a_verdict())
+
+
+# -- whether it is to be followed --------------------------------------------------------------------------------------
+
+
+def test_a_site_that_its_owner_took_out_of_service_is_left_alone():
+    assert resting(State(serving="r")) is None
+    assert resting(State()) is not None
+    assert "stopped" in str(resting(State(serving="r", stopped=True)))
+    assert "since now" in str(resting(State(serving="r", drained=Drained(at="now", release="r"))))
+
+
+# -- a site that was renamed ------------------------------------------------------------------------------------------
+
+PAST = a_release(4, "past", resolved().model_copy(update={"site": "before"}))
+SINCE = Drained(at="t", release=PAST.id)
+
+
+@pytest.mark.parametrize(
+    ("state", "cut", "noticed"),
+    [
+        (State(serving=PAST.id), None, True),
+        (State(serving=PAST.id, stopped=True), None, False),
+        (State(serving=PAST.id, stopped=True, drained=SINCE), None, True),
+        (State(serving=PAST.id, stopped=True), Plan(command="start"), True),
+        (State(), Plan(command="switch", wanted=PAST.id), True),
+        (State(), Plan(command="switch", incumbent=PAST.id), True),
+        (State(), Plan(command="window", tried=(PAST.id,)), True),
+        (State(), None, False),
+        (State(serving="gone"), None, False),
+    ],
+)
+def test_a_site_is_not_renamed_while_its_engine_is_at_work(state, cut, noticed):
+    kept = {PAST.id: PAST}
+    assert called_otherwise(state, cut, kept, "now") is (PAST if noticed else None)
+    assert called_otherwise(state, cut, kept, "before") is None
+
+
+def test_after_a_recovery_the_dark_engine_is_gone_and_what_served_runs():
+    seen = Observed(containers=tuple(
+        Container(id=f"c-{name}", name=name, release=name, state=state)
+        for name, state in (("prod", "exited"), ("dark", "running"))
+    ))  # fmt: skip
+    undo = plan_window(["dark"], "prod", does="x", port=8001, limit=0).undo
+    found = after(undo, seen)
+    assert found.runs("prod")
+    assert not found.runs("dark")
+    assert incumbent(State(serving="prod"), found) == "prod"

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from b70ctl.core.answer import Answer
+from b70ctl.core.journal import Event, Line, ops
 from b70ctl.core.metrics import Metrics
+from b70ctl.core.plan import Plan, plan_restart
 from b70ctl.core.probes import ProbeTarget, probes_for
-from b70ctl.core.release import Drained, State
 from b70ctl.core.site import Site
-from b70ctl.core.watch import Watch, restarts_left
-from b70ctl.core.watchlook import alone, decode_rate, learnt, others, own_probe, record_of, resting
+from b70ctl.core.watch import COMMAND, Watch, own, restarts_begun, restarts_left
+from b70ctl.core.watchlook import alone, decode_rate, hung, learnt, others, own_probe, record_of
 
 HOUR = 3600.0
 
@@ -26,8 +27,23 @@ def test_restarts_are_counted_over_the_hours_that_the_site_says():
     assert restarts_left(Watch(restarts=0), [], 0) == 0
 
 
-def test_a_clock_that_was_set_back_gives_no_restart_away():
-    assert restarts_left(Watch(restarts=1), [50 * HOUR], 10 * HOUR) == 0
+def test_a_clock_that_was_set_back_a_little_gives_no_restart_away():
+    assert restarts_left(Watch(restarts=1), [33 * HOUR], 10 * HOUR) == 0
+
+
+def test_a_restart_that_is_stamped_in_a_far_future_does_not_keep_the_watch_from_its_work_until_then():
+    assert restarts_left(Watch(restarts=1), [9000 * HOUR], 10 * HOUR) == 1
+
+
+def begun(number: int, at: str, plan: Plan) -> Line:
+    return Line(op=number, at=at, event=Event.BEGIN, plan=plan, by="b70ctl")
+
+
+def test_restarts_of_a_watch_are_those_that_the_journal_tells():
+    mine = plan_restart("r", command=COMMAND, because="wedge")
+    history = ops([begun(1, "one", plan_restart("r")), begun(2, "two", mine)])
+    assert [own(op) for op in history] == [False, True]
+    assert restarts_begun(history) == ["two"]
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=9), st.floats(0, 1e6), st.integers(0, 5))
@@ -75,12 +91,26 @@ def test_a_rate_counts_only_when_the_engine_did_nothing_else():
     assert not alone(Metrics(), Metrics(), ANSWER)
 
 
-def test_others_are_at_work_when_tokens_come_or_a_prompt_that_ran_before_is_read():
-    assert others(some(5, running=1), some(6, running=1))
-    assert others(some(5, running=1, kv=0.1), some(5, running=2, kv=0.4))
-    assert not others(some(5, kv=0.1), some(5, running=1, kv=0.2))  # our own prompt
-    assert not others(some(5, running=1), some(5, running=2))
-    assert not others(None, some(6))
+def test_others_are_at_work_when_more_came_than_the_probe_may_have_or_a_prompt_that_ran_before_is_read():
+    assert others(some(5), some(206), 200)
+    assert others(some(5, running=1, kv=0.1), some(5, running=2, kv=0.4), 200)
+    assert not others(some(5, kv=0.1), some(5, running=1, kv=0.2), 200)  # our own prompt
+    assert not others(some(5, running=1), some(5, running=2), 200)
+    assert not others(None, some(600), 200)
+    assert not others(some(600), some(5), 200)  # it was started anew
+
+
+def test_an_answer_hung_when_it_began_and_stopped_and_not_when_it_was_slow():
+    assert hung(1, 60, 60)
+    assert hung(1, 31, 60)  # the deadline of the whole answer came first
+    assert not hung(150, 1, 60)
+    assert not hung(0, 180, 60)
+
+
+@given(st.integers(0, 200), st.integers(0, 9999), st.floats(0, 1), st.integers(0, 1))
+def test_whatever_a_probe_that_hangs_leaves_in_the_figures_of_an_idle_engine_is_nobody_elses(tokens, prompt, kv, runs):
+    left = Metrics(running=runs, waiting=0, generation_tokens=5 + tokens, prompt_tokens=prompt, kv_usage=kv)
+    assert not others(some(5), left, 200)
 
 
 def test_a_release_is_compared_with_its_own_first_rates():
@@ -94,19 +124,12 @@ def test_a_release_is_compared_with_its_own_first_rates():
 
 
 def test_the_probe_is_the_longest_that_the_profile_asks():
-    assert own(()) == "counting"
-    assert own(("counting",)) == "prose"
-    assert own(("counting", "prose", "arithmetic")) == "capital"
-    assert own(("counting", "prose", "arithmetic", "capital")) is None
+    assert asked(()) == "counting"
+    assert asked(("counting",)) == "prose"
+    assert asked(("counting", "prose", "arithmetic")) == "capital"
+    assert asked(("counting", "prose", "arithmetic", "capital")) is None
 
 
-def own(skip: tuple[str, ...]) -> str | None:
+def asked(skip: tuple[str, ...]) -> str | None:
     found = own_probe(probes_for(ProbeTarget(model="m", max_model_len=4096, skip=frozenset(skip))))
     return found.name if found else None
-
-
-def test_a_site_that_its_owner_took_out_of_service_is_left_alone():
-    assert resting(State(serving="r")) is None
-    assert resting(State()) is not None
-    assert "stopped" in str(resting(State(serving="r", stopped=True)))
-    assert "since now" in str(resting(State(serving="r", drained=Drained(at="now", release="r"))))

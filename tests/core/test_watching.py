@@ -12,14 +12,14 @@ from b70ctl.core.metrics import Metrics
 from b70ctl.core.release import Container
 from b70ctl.core.watch import Watch
 from b70ctl.core.watching import ACTING, Fault, Judgement, Kind, Memory, asks_again, judge, may_ask, stands
-from b70ctl.core.watchlook import Asked, Look, Outcome
+from b70ctl.core.watchlook import Look, Outcome, ProbeResult
 
 WATCH = Watch(unreachable=60, silence=100, confirm=2)
 BOOT = 600
-PASSED = Asked(outcome=Outcome.PASSED, detail="counted to 30")
-WRONG = Asked(outcome=Outcome.WRONG, detail="!!!!")
-SILENT = Asked(outcome=Outcome.SILENT, detail="no answer")
-REFUSED = Asked(outcome=Outcome.REFUSED, detail="HTTP 500")
+PASSED = ProbeResult(outcome=Outcome.PASSED, detail="counted to 30")
+WRONG = ProbeResult(outcome=Outcome.WRONG, detail="!!!!")
+SILENT = ProbeResult(outcome=Outcome.SILENT, detail="no answer")
+REFUSED = ProbeResult(outcome=Outcome.REFUSED, detail="HTTP 500")
 DOWN = "nothing answers there"
 
 
@@ -103,6 +103,21 @@ def test_a_container_that_is_not_there_or_has_ended_is_gone():
     assert kind(found) is Kind.GONE
     assert found.fault is not None
     assert "exited" in found.fault.evidence
+
+
+def test_an_engine_that_is_gone_after_a_long_boot_is_gone_since_then_and_not_since_the_boot_began():
+    ended = container("exited", "2")
+    looks = [well(0), ill(1, container(started="2")), ill(300, container(started="2")), ill(310, ended)]
+    assert kind(after(*looks)) is None
+    found = after(*looks, ill(370, ended))
+    assert kind(found) is Kind.GONE
+    assert found.fault is not None
+    assert "for 60 s" in found.fault.evidence
+
+
+def test_an_engine_that_is_gone_is_so_through_a_time_without_docker_and_not_through_one_that_ran():
+    assert kind(after(well(0), gone(10), ill(40, docker=False), gone(70))) is Kind.GONE
+    assert kind(after(well(0), gone(10), ill(40), gone(69))) is None
 
 
 def test_without_docker_nothing_is_a_fault_that_a_restart_could_cure():
@@ -216,7 +231,7 @@ def test_a_fault_by_probes_needs_that_many_failures_since_the_last_pass(sequence
 
 
 def test_silence_while_others_get_tokens_is_a_queue_and_no_fault():
-    behind = Asked(outcome=Outcome.SILENT, others=True)
+    behind = ProbeResult(outcome=Outcome.SILENT, others=True)
     assert faults(*(well(at, asked=behind) for at in range(9))) == []
 
 
@@ -237,7 +252,7 @@ def test_a_probe_is_not_put_behind_a_queue_unless_it_is_late_and_never_to_an_eng
 
 
 def test_a_lower_rate_is_told_once_and_once_more_when_it_is_over():
-    slow, fast = (Asked(outcome=Outcome.PASSED, rate=rate) for rate in (60.0, 99.0))
+    slow, fast = (ProbeResult(outcome=Outcome.PASSED, rate=rate) for rate in (60.0, 99.0))
     found = after(well(0, asked=slow), well(1, asked=slow), record=100.0)
     assert said(found) == []
     found = after(well(2, asked=slow), memory=found.memory, record=100.0)
@@ -249,7 +264,7 @@ def test_a_lower_rate_is_told_once_and_once_more_when_it_is_over():
 
 
 def test_one_slow_probe_is_no_drift_and_without_a_record_nothing_is():
-    slow, fast = (Asked(outcome=Outcome.PASSED, rate=rate) for rate in (10.0, 99.0))
+    slow, fast = (ProbeResult(outcome=Outcome.PASSED, rate=rate) for rate in (10.0, 99.0))
     looks = [well(at, asked=slow if at == 2 else fast) for at in range(6)]
     assert all(said(after(*looks[: n + 1], record=100.0)) in ([], ["healthy"]) for n in range(6))
     assert said(after(*(well(at, asked=slow) for at in range(6)))) == []
@@ -285,6 +300,34 @@ def test_a_fault_stands_only_as_long_as_it_is_seen():
     assert not stands(Fault(Kind.UNREACHABLE, ""), memory, well(101))
     assert stands(Fault(Kind.GONE, ""), memory, gone(101))
     assert not stands(Fault(Kind.GONE, ""), memory, ill(101))
+
+
+def test_a_fault_of_an_engine_that_was_started_anew_since_is_over():
+    """Judged on the first start, of which the capture took a while; the second is another engine."""
+    first, second = container(started="1"), container(started="2")
+    wedge = after(well(0, asked=SILENT), well(1, asked=SILENT))
+    unreachable = after(well(0), ill(10, first), ill(70, first))
+    for found in (wedge, unreachable):
+        assert found.fault is not None
+        assert found.fault.started == "1"
+        assert stands(found.fault, found.memory, ill(71, first))
+        assert not stands(found.fault, found.memory, ill(71, second))
+    assert wedge.fault is not None
+    assert not stands(wedge.fault, wedge.memory, well(71, container=second, asked=SILENT))
+
+
+def test_a_boot_that_never_ends_stands_though_it_was_started_over_and_over():
+    looks = [ill(at, container("restarting", str(at))) for at in range(0, 601, 20)]
+    found = after(well(-1), *looks)
+    assert found.fault is not None
+    assert stands(found.fault, found.memory, ill(620, container("restarting", "620")))
+
+
+def test_an_earlier_fault_is_over_when_there_is_none_and_no_probe_waits_to_be_confirmed():
+    assert after(well(0)).over
+    assert after(well(0), ill(1)).over
+    assert not after(well(0, asked=WRONG)).over
+    assert not after(well(0), ill(1), ill(61)).over
 
 
 states = st.sampled_from(["running", "restarting", "exited", "dead", "created"])

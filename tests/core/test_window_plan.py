@@ -12,7 +12,9 @@ from b70ctl.core.plan import Plan, Verb, way_back
 from b70ctl.core.release import Container, Observed, State
 from b70ctl.core.window import (
     THE_BOX,
+    After,
     Turn,
+    after_failure,
     in_hand,
     in_the_dark,
     in_words,
@@ -21,8 +23,9 @@ from b70ctl.core.window import (
     outcome,
     plan_window,
     told,
+    without_dashes,
 )
-from b70ctl.errors import Refused, UsageError
+from b70ctl.errors import CommandFailed, DaemonAway, EngineError, Interrupted, Refused, UsageError
 from tests.making import a_release, a_verdict, resolved
 
 OLD, TRIED = "0001-old", ("0002-b", "0003-c", "0004-d")
@@ -253,3 +256,32 @@ def test_releases_of_windows_take_no_others_place_when_old_ones_are_forgotten(da
     for kind in (True, False):
         names = [release.id for release in releases if release.dark is kind]
         assert [name for name in gone if name in names] == names[: max(len(names) - keep, 0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "profiles", "command"),
+    [
+        (("a", "./bench.sh"), ("a",), ("./bench.sh",)),
+        (("a", "b", "bench", "a"), ("a", "b"), ("bench", "a")),
+        (("a", "b"), ("a", "b"), ()),
+        (("no-such",), ("no-such",), ()),
+    ],
+)
+def test_who_forgot_the_dashes_is_shown_where_they_go(words, profiles, command):
+    assert without_dashes(words, ["a", "b"]) == (profiles, command)
+
+
+STOPS = [CommandFailed("x"), EngineError("x"), TypeError("x"), Interrupted("x"), DaemonAway("x"), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize(("keep_going", "answers"), [
+    (False, [After.LAST, After.BACK, After.BACK, After.BACK, After.BACK, After.BACK]),
+    (True, [After.ON, After.NEXT, After.NEXT, After.BACK, After.BACK, After.BACK]),
+])  # fmt: skip
+def test_what_follows_a_failure_is_the_next_turn_only_where_that_was_asked_for(keep_going, answers):
+    plan = plan_window(TRIED, OLD, does="x", port=8001, limit=0, keep_going=keep_going)
+    turn = [step for step in plan.steps if step.subject == TRIED[0] and step.verb in TURN[:4]]
+    for step in turn:
+        assert [after_failure(plan, step, error) for error in STOPS] == answers
+    others = [step for step in plan.steps if step not in turn and step.subject != TRIED[1] and step.subject != TRIED[2]]
+    assert {after_failure(plan, step, STOPS[0]) for step in others} == {After.BACK}

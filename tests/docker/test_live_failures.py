@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from pathlib import Path
 
@@ -18,7 +19,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     "exit-at-start": ({}, "ended with exit 1"),
     "crash-at:weights": ({}, "ended with exit 1 while"),
     "stall-at:compile": ({"boot": {"budget": 60, "stall": 2}}, "silent for 2 s"),
-    "never-healthy": ({"boot": {"budget": 3, "stall": 30}}, "within 3 s"),
+    "never-healthy": ({"boot": {"budget": 3, "stall": 30}}, "its log says that it does, and /health does not say 200"),
     "hang": ({"probes": {"timeout": 2}}, "no complete answer after 2 s"),
     "hang-after-first-token": (
         {"probes": {"silence": 1, "timeout": 20, "skip": dict.fromkeys(
@@ -53,7 +54,10 @@ def test_a_failing_engine_brings_the_old_one_back_proven(serving: LiveSite, faul
     assert told in ran.err
     assert f"{old} serves again, proven" in ran.err
     failed = site.release(name)
-    assert f"b70ctl logs {failed}" in ran.err
+    named = re.search(r"^  fix: (.+)$", ran.err, re.MULTILINE)
+    assert f"hint: {named[1] if named else f'b70ctl logs {failed}'}" in ran.err
+    ran = site.run("diagnose", failed).exits(0 if named else 1)
+    assert told in ran.out.split("\n\n")[0]
     assert site.verdict(failed)["state"] == "failed"
     log = (site.folder(failed) / "failed.log").read_text()
     assert fault == "exit-at-start" or "vLLM API server version" in log

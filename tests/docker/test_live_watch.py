@@ -186,6 +186,20 @@ def test_an_engine_that_takes_a_probe_and_gives_no_token_is_a_wedge(site: LiveSi
     assert restarts(site) == ["done"]
 
 
+def test_an_idle_engine_that_hangs_after_the_first_token_of_a_probe_is_a_wedge(faulty: LiveSite) -> None:
+    site = faulty
+    with watching(site) as watch:
+        watch.hears("healthy")
+        fault(site, "hang-after-first-token")
+        assert watch.hears("fault")["kind"] == "wedge"
+        watch.hears("restart")
+        fault(site, "")
+        watch.hears("restarted")
+        watch.stop()
+    site.assert_whole()
+    assert restarts(site) == ["done"]
+
+
 def test_requests_that_run_without_a_token_are_a_wedge_though_no_probe_is_due(faulty: LiveSite) -> None:
     site = faulty
     with watching(site, "--every", "60") as watch:

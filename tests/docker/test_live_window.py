@@ -117,7 +117,7 @@ def test_with_json_stdout_is_all_data_and_the_command_has_stderr(shared: Dark) -
         ("b", "command failed", 1), ("c", "done", 0),
     ]  # fmt: skip
     assert [each["status"] for each in told if each["event"] == "command-ended"] == [1, 0]
-    assert told[-1]["event"] == "serving"
+    assert [each["event"] for each in told[-2:]] == ["serving", "error"]
     site.assert_serves("a")
 
 
@@ -252,22 +252,37 @@ def test_an_engine_that_dies_under_the_command_is_named(site: LiveSite) -> None:
     site.assert_serves("a")
 
 
-def test_a_box_that_is_not_quiet_is_waited_for_then_production_is_put_back(site: LiveSite) -> None:
+def test_a_box_that_a_drain_would_not_make_quiet_is_refused_untouched(site: LiveSite) -> None:
     dark = serving_site(site)
     site.write_site(drain={"load": 10000, "limit": 0}, feeders=[ELSEWHERE])
-    with fed() as feeder:
-        ran = site.run(*dark.words("b", command=("echo", "ran"))).exits(5)
+    with fed(), untouched(site):
+        ran = site.run(*dark.words("b", command=("echo", "ran"))).exits(1)
         assert "no feeder is connected: no" in ran.err
         assert "--anyway" in ran.err
         assert ran.out == ""
-        site.assert_serves("a")
+    site.write_site(drain={"load": 1e-9, "limit": 0})
+    with untouched(site):
+        assert "`drain.load` in site.yaml" in site.run(*dark.words("b")).exits(1).err
+    with fed():
         assert site.run(*dark.words("b", "--anyway", command=("echo", "ran"))).exits(0).out == "ran\n"
-        site.write_site(drain={"load": 10000, "limit": 60}, feeders=[ELSEWHERE])
-        with site.begin(*dark.words("b")) as child:
-            until(lambda: site.begun("verify"), "it waits for a quiet box")
-            feeder.close()
-            assert child.wait(60) == 0
     site.assert_serves("a")
+
+
+def test_a_feeder_that_comes_while_the_engine_leaves_is_waited_for_then_production_is_put_back(site: LiveSite) -> None:
+    hook = ["sh", "-c", "until [ -e fed ]; do sleep 0.1; done"]
+    dark = serving_site(site)
+    for limit, code in ((0, 5), (60, 0)):
+        site.write_site(drain={"load": 10000, "limit": limit}, feeders=[ELSEWHERE], router={"command": hook})
+        (site.root / "fed").unlink(missing_ok=True)
+        with site.begin(*dark.words("b")) as child:
+            until(lambda: site.begun("withdraw"), "the router is asked")
+            with fed() as feeder:
+                (site.root / "fed").touch()
+                if code == 0:
+                    until(lambda: site.begun("verify"), "it waits for a quiet box")
+                    feeder.close()
+                assert child.wait(60) == code
+        site.assert_serves("a")
 
 
 def test_everything_that_would_fail_is_told_before_anything_is_touched(shared: Dark) -> None:

@@ -238,8 +238,10 @@ def test_an_engine_that_hangs_after_the_first_token_is_noticed_by_silence(engine
 @pytest.mark.parametrize("drip", [b": keep-alive\n\n", event({"content": ""}), b"."])
 def test_bytes_that_carry_nothing_do_not_hide_a_hang(engine: Engine, impatient: Endpoint, drip: bytes) -> None:
     engine.chat(hangs_after(event({"content": "one"}), event({"content": " two"}), drip=drip))
-    with pytest.raises(EngineSilent, match=r"silent for \d+\.\d s after 2 chunks"):
+    with pytest.raises(EngineSilent, match=r"silent for \d+\.\d s after 2 chunks") as silent:
         impatient.ask(STREAM, timeout=30)
+    assert silent.value.chunks == 2
+    assert silent.value.quiet > 0
 
 
 def test_a_slow_drip_of_tokens_meets_the_deadline(engine: Engine, endpoint: Endpoint) -> None:
@@ -260,8 +262,9 @@ def test_a_prompt_may_be_silent_for_longer_than_a_stream(engine: Engine, impatie
 
 def test_an_engine_that_accepts_and_says_nothing_meets_the_deadline(engine: Engine, endpoint: Endpoint) -> None:
     engine.chat(lambda handler: handler.server.over.wait(20) or None)
-    with pytest.raises(EngineSilent, match=r"no complete answer after 0\.3 s \(before the first token\)"):
+    with pytest.raises(EngineSilent, match=r"no complete answer after 0\.3 s \(before the first token\)") as silent:
         endpoint.ask(BODY, timeout=0.3)
+    assert silent.value.chunks == 0
 
 
 def test_the_connection_is_given_up_with_the_question(engine: Engine, impatient: Endpoint) -> None:

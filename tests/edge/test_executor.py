@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import Plan, Step, Verb, plan_restart, plan_start, plan_stop, plan_switch
 from b70ctl.core.progress import Note, StepBegun, StepFailed
-from b70ctl.edge import executor, steps, store
+from b70ctl.edge import steps, store, wayback
 from b70ctl.errors import (
     B70Error,
     DaemonAway,
@@ -114,7 +114,10 @@ def test_whichever_call_fails_one_engine_serves_and_is_recorded_or_it_is_told(tm
         raised = site.outcome(site.switch)
         ended_well(site, raised, f"call {nth}, {site.daemon.calls[nth - 1]}")
         if site.result is None:
-            assert isinstance(raised.__cause__ if isinstance(raised, Unproven) else raised, DaemonAway)
+            assert isinstance(raised, (Unproven, DaemonAway))
+            site.daemon.heal()
+            site.recover()
+            ended_well(site, RolledBack("x"))
 
 
 @pytest.mark.parametrize("verb", [step.verb for step in SWITCH.steps])
@@ -200,7 +203,29 @@ def test_a_refused_start_on_the_way_back_is_unproven_and_the_journal_is_closed(s
     assert site.recover() == (None, [])
 
 
-@pytest.mark.parametrize("method", ["start", "await", "probe", "remove", "observe"])
+@pytest.mark.parametrize("method", ["remove", "stop", "observe", "set_policy"])
+@pytest.mark.parametrize("error", [refusal, partial(TypeError, "surprise")])
+def test_a_new_engine_that_cannot_be_taken_away_is_stopped_or_the_journal_stays_open(site, method, error):
+    def begin(event):
+        if isinstance(event, StepFailed) and not event.undo:
+            site.daemon.on(method, error, lasting=True)
+            if method != "observe":
+                site.daemon.on("remove", error, lasting=True)
+
+    site.hear = begin
+    site.daemon.on("await", partial(EngineError, "it ended"))
+    raised = site.outcome(site.switch)
+    if isinstance(raised, Unproven):
+        assert f"{NEW.id} could not be taken away, so nothing was started beside it" in raised.what
+        assert raised.hint.endswith("b70ctl recover")
+        assert (site.result, site.daemon.running_releases()) == (None, [NEW.id])
+        site.daemon.heal()
+        site.recover()
+    assert site.daemon.running_releases() == [OLD.id] == [site.state.serving]
+    assert site.result == "rolled-back"
+
+
+@pytest.mark.parametrize("method", ["start", "await", "probe"])
 def test_a_surprise_on_the_way_back_is_unproven_and_the_journal_is_closed(site, method):
     def begin_surprises(event):
         if isinstance(event, StepFailed) and not event.undo:
@@ -233,7 +258,7 @@ def test_a_daemon_that_stays_away_leaves_the_journal_open(site):
 
 
 def test_a_daemon_that_comes_back_is_waited_for(site, monkeypatch):
-    monkeypatch.setattr(executor, "DAEMON_PATIENCE", 60.0)
+    monkeypatch.setattr(wayback, "DAEMON_PATIENCE", 60.0)
 
     def go_and_come_back(event):
         if isinstance(event, StepFailed):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from b70ctl.edge.process import GUARD, attend, program
+from b70ctl.edge.signals import Interrupts
+from b70ctl.errors import Interrupted, MachineError
 from tests.eventually import eventually, is_gone
 
 pytestmark = pytest.mark.process
@@ -112,6 +114,58 @@ def test_a_command_whose_guard_is_killed_is_killed_with_it(tmp_path):
         os.kill(guard, signal.SIGKILL)
         assert parent.wait(20) != 0
     eventually(lambda: is_gone(child))
+
+
+def test_what_a_guard_that_was_killed_leaves_is_ended_and_its_death_is_told(tmp_path):
+    helper = threading.Thread(target=lambda: (family(tmp_path), _kill_the_guard()))
+    helper.start()
+    with pytest.raises(MachineError, match="guards `sh` was ended by signal 9"):
+        sh(FAMILY, str(tmp_path))
+    helper.join()
+    assert all(map(is_gone, family(tmp_path)))
+
+
+def _kill_the_guard():
+    ours = (each for each in Path("/proc").iterdir() if each.name.isdigit() and _parent(each.name) == os.getpid())
+    for pid in (int(each.name) for each in ours if GUARD.name in (each / "cmdline").read_text()):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _parent(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def test_a_guard_that_is_asked_twice_ends_all_the_same(tmp_path):
+    with attending("sh", "-c", FAMILY, tmp_path) as parent:
+        found = family(tmp_path)
+        shell = next(pid for pid in found if _parent(_parent(pid)) == parent.pid)
+        for _ in range(20):
+            os.kill(_parent(shell) or 0, signal.SIGTERM)
+            if _parent(shell) is None:
+                break
+        assert parent.wait(20) == 128 + signal.SIGTERM
+    assert all(map(is_gone, found))
+
+
+def test_keys_pressed_while_a_command_is_ended_do_not_come_before_its_end(tmp_path):
+    interrupts = Interrupts(terminal=False, warn=lambda _: None)
+
+    def press():
+        found = family(tmp_path)
+        eventually(lambda: os.kill(os.getpid(), signal.SIGINT) or all(map(is_gone, found)))
+
+    helper = threading.Thread(target=press)
+    helper.start()
+    with interrupts.watched(), pytest.raises(Interrupted):
+        try:
+            sh(FAMILY, str(tmp_path))
+        finally:
+            ended = all(map(is_gone, family(tmp_path)))
+            helper.join()
+    assert ended
 
 
 def test_an_exception_in_the_wait_ends_it_with_all_that_it_started(tmp_path):

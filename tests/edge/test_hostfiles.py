@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -242,7 +243,7 @@ def test_any_text_and_any_target_come_back(tmp_path_factory, text, target, uid, 
 
 def test_a_record_does_not_overwrite(tmp_path):
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(UsageError, match="not empty"):
+    with pytest.raises(UsageError, match="not an empty directory"):
         record(MADE["no-card"](), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -269,6 +270,32 @@ def test_a_record_that_was_tampered_with_is_refused(tmp_path, row):
     index = folder / INDEX
     index.write_text(f"{index.read_text()}{row}\n")
     with pytest.raises(UsageError, match="cannot be read"):
+        read_record(folder)
+
+
+@pytest.mark.parametrize("name", [INDEX, "asked.json", "files/etc/os-release"])
+@pytest.mark.parametrize("end", ["pipe", "/dev/zero", "outside", "itself"])
+def test_a_record_leads_nowhere_else_and_is_not_waited_for(tmp_path, name, end):
+    folder = tmp_path / "it"
+    text = Entry("file", 0o644, 0, 0, "", "ID=x")
+    record(HostFacts({"/etc/os-release": text}, Asked()), folder)
+    path = folder / name
+    (tmp_path / "outside").write_bytes(path.read_bytes())
+    path.unlink()
+    if end == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"outside": tmp_path / "outside", "itself": path}.get(end, Path(end)))
+    with pytest.raises(UsageError, match=f"cannot be read: .*{path}"):
+        read_record(folder)
+
+
+def test_a_folder_of_files_that_is_the_whole_machine_is_refused(tmp_path):
+    folder = tmp_path / "it"
+    record(HostFacts({"/etc/passwd": Entry("file", 0o644, 0, 0, "", "x")}, Asked()), folder)
+    shutil.rmtree(folder / "files")
+    (folder / "files").symlink_to("/")
+    with pytest.raises(UsageError, match="leads out of the record"):
         read_record(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 
 from b70ctl.core.incident import MOST_BYTES
 from b70ctl.edge import incident
-from b70ctl.edge.incident import known, processes, stacks, sweep, within, write_incident
-from b70ctl.errors import EngineError, Interrupted, MachineError
+from b70ctl.edge.incident import hindrance, known, stacks, sweep, table, with_timeout, write_incident
+from b70ctl.errors import DaemonAway, EngineError, Interrupted, MachineError
 
 AT = "2026-11-29T22:12:04Z"
 
@@ -84,38 +85,28 @@ def test_a_folder_that_cannot_be_made_is_the_machines_fault(tmp_path: Path) -> N
 
 def test_what_hangs_is_waited_for_no_longer_than_said() -> None:
     over = threading.Event()
-    with pytest.raises(EngineError, match=r"no answer within 0\.05 s"):
-        within(0.05, over.wait)
+    with pytest.raises(DaemonAway, match=r"no answer within 0\.05 s"):
+        with_timeout(0.05, over.wait)
     over.set()
-    assert within(5, lambda: 7) == 7
+    assert with_timeout(5, lambda: 7) == 7
     with pytest.raises(ValueError, match="odd"):
-        within(5, raising(ValueError("odd")))
+        with_timeout(5, raising(ValueError("odd")))
 
 
-class Docker:
-    """A daemon with one container of two processes, of which one is this test."""
-
-    def __init__(self, *pids: str) -> None:
-        self.client = self
-        self.api = self
-        self.pids = pids
-
-    def top(self, container: str, ps_args: str) -> dict[str, Any]:
-        return {"Titles": ["PID", "STAT", "ARGS"], "Processes": [[pid, "Rl", "python serve"] for pid in self.pids]}
+def listed(*pids: str) -> dict[str, Any]:
+    return {"Titles": ["PID", "STAT", "ARGS"], "Processes": [[pid, "Rl", "python serve"] for pid in pids]}
 
 
 def test_processes_are_told_as_a_table() -> None:
-    docker: Any = Docker("12", "1234567")
-    head, *rows = processes(docker, "c").splitlines()
+    head, *rows = table(listed("12", "1234567")).splitlines()
     assert head.split() == ["PID", "STAT", "ARGS"]
     assert [row.split()[0] for row in rows] == ["12", "1234567"]
 
 
 def test_stacks_say_why_they_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    docker: Any = Docker("0")
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(MachineError, match="py-spy is not installed"):
-        stacks(docker, "c")
+        stacks(listed("0"))
 
 
 @pytest.mark.process
@@ -124,11 +115,23 @@ def test_stacks_are_those_of_each_process_that_is_seen(monkeypatch: pytest.Monke
     spy.write_text('#!/bin/sh\n[ "$3" = 1 ] && { echo "not permitted" >&2; exit 1; }\necho "frames of $3"\n')
     spy.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    docker: Any = Docker("self", "1", "0")
-    text = stacks(docker, "c")
+    found = listed("self", "1", "0")
+    text = stacks(found)
     assert "--- self: python serve\nframes of self\n" in text
     assert "--- 1: python serve\nnot captured: not permitted" in text
     assert "--- 0" not in text
     monkeypatch.setattr(incident, "STACK_SECONDS", 0.2)
     spy.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert "did not end within" in stacks(docker, "c")
+    assert "did not end within" in stacks(found)
+
+
+@pytest.mark.parametrize("made", [Path.touch, os.mkfifo, lambda path: path.symlink_to(path)])
+def test_a_folder_that_is_none_holds_no_incident_and_says_why(tmp_path: Path, made: Any) -> None:
+    folder = tmp_path / "incidents"
+    assert (known(folder), hindrance(folder)) == ([], None)
+    made(folder)
+    assert known(folder) == []
+    assert str(folder) in str(hindrance(folder))
+    sweep(folder)
+    with pytest.raises(MachineError, match="cannot be written"):
+        write_incident(folder, AT, "wedge", {}, 5)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from b70ctl.edge.lock import holder, leased, locked
+from b70ctl.edge.lock import holder, is_taken, leased, locked
 from b70ctl.errors import Exit, Locked, MachineError
 from tests.eventually import eventually
 from tests.making import ADDRESS, SECOND
@@ -110,6 +110,34 @@ def test_a_reader_is_told_who_holds_it_and_is_in_nobodys_way(tmp_path):
     assert holder(path) is None
     with take(path):
         assert "b70ctl switch mine" in str(holder(path))
+
+
+TABLE = """\
+1: OFDLCK ADVISORY  READ -1 00:06:7 0 EOF
+2: FLOCK  ADVISORY  WRITE 20500 fe:01:5325460 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 20501 fe:01:5325461 0 EOF
+3: FLOCK  ADVISORY  WRITE 20507 00:2d:77 0 EOF
+4: POSIX  ADVISORY  WRITE 20507 fe:01:88 0 EOF
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "inode", "taken"),
+    [
+        ((0xFE, 1), 5325460, True),
+        ((0xFE, 2), 5325460, False),  # another partition
+        ((0, 1), 5325460, False),
+        ((0xFE, 1), 77, False),  # a file in memory has this number
+        ((0, 0x2D), 77, True),
+        ((0, 0x99), 77, True),  # a subvolume of btrfs has another device here than in the table
+        ((0xFE, 1), 5325461, False),  # it waits
+        ((0xFE, 1), 88, False),
+        ((0, 6), 7, False),
+        ((0, 0x2D), 7, False),  # part of a number is another number
+    ],
+)
+def test_a_lock_is_told_by_its_file_and_by_the_device_where_that_is_one(device, inode, taken):
+    assert is_taken(TABLE, os.makedev(*device), inode) is taken
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"pid": 1}', "null", "\ufffd" * 9])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from b70ctl.edge import logsource, process
 from b70ctl.edge.logsource import LAST_LINES, LONGEST, of_container, of_file, of_kernel, of_stdin, whole_lines
-from b70ctl.errors import MachineError, Refused
+from b70ctl.errors import MachineError, Refused, UsageError
 
 
 @given(st.lists(st.text(st.sampled_from("ab\n"), max_size=9).map(str.encode), max_size=12))
@@ -42,6 +44,19 @@ def test_a_file_is_read_to_its_end(tmp_path):
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(MachineError, match="cannot be read: No such file"):
         list(of_file(tmp_path / "absent"))
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in (
+        (tmp_path / "pipe", "a named pipe"),
+        (Path("/dev/zero"), "a device"),
+        (tmp_path, "a directory"),
+        (tmp_path / ("x" * 5000), "name too long"),
+    ):
+        with pytest.raises(UsageError, match=kind) as refused:
+            list(of_file(path))
+        assert "diagnose -" in str(refused.value.hint)
 
 
 def test_stdin_is_read_to_its_end(monkeypatch):

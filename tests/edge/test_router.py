@@ -9,8 +9,10 @@ import threading
 import pytest
 
 from b70ctl.core.rotation import Call, Command
+from b70ctl.edge import router
 from b70ctl.edge.router import ask_router
 from b70ctl.errors import RouterError
+from tests.eventually import is_gone
 
 ENV = {"ACTION": "remove", "URL": "http://127.0.0.1:8000"}
 
@@ -89,10 +91,45 @@ def test_a_program_starts_in_the_sites_directory_with_action_and_url(tmp_path):
     ("argv", "told"),
     [
         (("sh", "-c", "echo it is closed >&2; exit 3"), r"`sh` ended with exit 3 at remove: it is closed"),
-        (("false",), r"`false` ended with exit 1 at remove: nothing"),
-        (("b70ctl-no-such-program",), "not installed"),
+        (("false",), r"`false` ended with exit 1 at remove, and nothing more$"),
+        (("b70ctl-no-such-program",), "ended with exit 127 .*No such file"),
     ],
 )
 def test_a_program_that_fails_is_told_with_its_last_words(tmp_path, argv, told):
     with pytest.raises(RouterError, match=told):
         ask_router(Command(argv, ENV), tmp_path)
+
+
+LEAVES = "setsid sleep 600 & echo $! > pid; ls -l /proc/self/fd > open"
+
+
+@pytest.mark.process
+def test_what_a_hook_leaves_in_the_background_ends_with_it_and_never_had_a_lock(tmp_path):
+    with (tmp_path / "lock").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        ask_router(Command(("sh", "-c", LEAVES), ENV), tmp_path)
+    assert is_gone(int((tmp_path / "pid").read_text()))
+    assert str(tmp_path / "lock") not in (tmp_path / "open").read_text()
+
+
+@pytest.mark.process
+def test_a_secret_that_a_hook_prints_is_hidden_also_where_it_would_be_cut_through(tmp_path):
+    key = "k" * 350
+    with pytest.raises(RouterError) as refused:
+        ask_router(Command(("sh", "-c", 'echo "no: $KEY" >&2; exit 1'), ENV | {"KEY": key}), tmp_path, [key])
+    assert refused.value.what.endswith("at remove: no: …")
+
+
+@pytest.mark.process
+def test_a_hook_that_does_not_end_is_told_without_its_script(tmp_path, monkeypatch):
+    monkeypatch.setattr(router, "SECONDS", 0.3)
+    with pytest.raises(RouterError, match="`sh` did not end within 0 s") as refused:
+        ask_router(Command(("sh", "-c", "sleep 600; echo hush"), ENV), tmp_path)
+    assert "hush" not in refused.value.what
+
+
+def test_a_secret_that_a_router_says_is_hidden(asked, tmp_path):
+    base, _ = asked
+    with pytest.raises(RouterError) as refused:
+        ask_router(Call("POST", f"{base}/400/w"), tmp_path, ["already"])
+    assert refused.value.what.endswith("Worker … exists")

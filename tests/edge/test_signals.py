@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
-from b70ctl.edge.signals import ASKED, Interrupts
+from b70ctl.edge.signals import ASKED, Interrupts, held_back
 from b70ctl.errors import Exit, Interrupted
 
-HANG_UPS = [signal.SIGTERM, signal.SIGHUP]
+HANG_UPS = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 
 
 def press(number=signal.SIGINT):
@@ -186,3 +186,30 @@ def test_a_signal_that_is_ignored_stays_ignored(said):
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_while_a_persons_command_runs_ctrl_c_is_said_to_be_its_own(said):
+    found = interrupts(said)
+    with found.watched(), found.attended():
+        press()
+    assert "what served is put back" in said[0]
+    assert "again undoes" not in said[0]
+
+
+@pytest.mark.parametrize("number", ASKED)
+def test_what_comes_while_it_is_held_back_is_answered_at_the_end(said, number):
+    reached = []
+    with interrupts(said, terminal=False).watched(), pytest.raises(Interrupted):
+        with held_back():
+            press(number)
+            reached.append("the end of the block")
+        reached.append("never")
+    assert reached == ["the end of the block"]
+
+
+def test_nothing_is_left_of_a_block_that_held_signals_back(said):
+    before = [signal.getsignal(number) for number in ASKED]
+    with pytest.raises(ValueError, match="x"), held_back():
+        raise ValueError("x")
+    assert [signal.getsignal(number) for number in ASKED] == before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import plan_snapshot, plan_switch
 from b70ctl.core.release import State
-from b70ctl.edge.files import append, read_json, replace
+from b70ctl.edge.files import append, moment, now, read_json, replace
 from b70ctl.edge.store import Store
 from b70ctl.errors import B70Error, MachineError, Refused
 from tests.making import a_release, a_verdict
@@ -252,3 +252,9 @@ def test_a_journal_cut_at_any_byte_takes_the_next_line(tmp_path_factory, end):
     store.journal_file.write_bytes(store.journal_file.read_bytes()[:end])
     store.begin(plan_snapshot("b", "n"), "b70ctl")
     assert store.ops()[-1].plan.steps[0].subject == "b"
+
+
+def test_a_time_of_the_journal_is_seconds_and_what_is_none_is_nothing():
+    assert moment("1970-01-02T00:00:00Z") == 86400
+    assert moment("yesterday") is None
+    assert moment(now()) is not None

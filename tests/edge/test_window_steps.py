@@ -141,7 +141,7 @@ def test_whichever_call_fails_production_is_back_or_it_is_told(tmp_path, what, f
         else:
             back(site, serving, called)
         if site.result is None:
-            assert isinstance(raised.__cause__ if isinstance(raised, Unproven) else raised, DaemonAway), called
+            assert isinstance(raised, (Unproven, DaemonAway)), called
             site.recover()
             back(site, serving, called)
         if site.daemon.count() < nth:
@@ -178,6 +178,63 @@ def test_two_failures_never_leave_two_engines(tmp_path_factory, first, one, seco
     assert len(site.daemon.running_releases()) <= 1
     if not isinstance(raised, Unproven):
         assert site.daemon.running_releases() == [OLD.id] or site.result is None
+
+
+GOING = (Verb.STOP, Verb.REMOVE, Verb.DISCARD)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("method", ["remove", "stop", "set_policy", "logs", "observe", "disk", "remove_network"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_whatever_fails_while_an_engine_is_taken_away_production_is_back_or_the_journal_is_open(
+    site, monkeypatch, fault, method, fails
+):
+    counting_disk(monkeypatch, site)
+    begun = []
+
+    def begin(event):
+        if isinstance(event, StepBegun) and event.step.subject == B.id and event.step.verb in GOING and not begun:
+            begun.append(site.daemon.on(method, **fault))
+        elif begun and isinstance(event, StepBegun) and event.step.subject == OLD.id:
+            site.daemon.heal()
+
+    site.hear = begin
+    if fails:
+        site.daemon.on("await", NONSENSE)
+    raised = site.outcome(lambda: opened(site))
+    assert len(site.daemon.running_releases()) <= 1
+    ended = site.result
+    assert begun
+    assert ended != "unproven"
+    if ended is not None and not isinstance(raised, Unproven):
+        assert site.daemon.running_releases() == [OLD.id], raised
+    site.daemon.heal()
+    site.recover()
+    assert site.daemon.running_releases() == [OLD.id], raised
+
+
+def test_an_engine_that_has_ended_is_in_nobodys_way_though_it_cannot_be_taken_away(site):
+    def end(event):
+        if isinstance(event, StepBegun) and event.step.verb is Verb.RUN:
+            site.daemon.containers[f"c-{B.id}"]["State"]["Status"] = "exited"
+            site.daemon.on("remove", refusal, lasting=True)
+            site.daemon.on("stop", refusal, lasting=True)
+        elif isinstance(event, StepBegun) and event.undo and event.step.subject == OLD.id:
+            site.daemon.heal()
+
+    site.hear = end
+    site.daemon.on("run", NONSENSE)
+    with pytest.raises(RolledBack, match=f"{B.id}: nonsense; {OLD.id} serves again, proven"):
+        opened(site)
+    assert site.daemon.running_releases() == [OLD.id]
+    assert any(f"{B.id} has stopped" in event.text for event in site.told if isinstance(event, Note))
+
+
+def test_the_network_in_the_dark_goes_with_the_engine(site):
+    opened(site)
+    dark = B.deployment.network
+    assert ("ensure_network", dark) in site.daemon.calls
+    assert dark not in site.daemon.networks
 
 
 # -- what is gone on after --------------------------------------------------------------------------------------------

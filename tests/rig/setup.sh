@@ -2,6 +2,7 @@
 # What a machine needs before anything else can run, and a way to be root where one has to be.
 #
 #   tests/rig/setup.sh                 makes .venv; installs missing Debian packages, and says so before
+#   tests/rig/setup.sh kernels         the same, with torch and triton in .venv
 #   tests/rig/setup.sh as-root CMD...  runs CMD as root, or as a user who may use the machine's Docker Engine
 #   tests/rig/setup.sh clean           removes .venv and every cache
 #
@@ -11,6 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 VENV=.venv
 STAMP=$VENV/.set-up
+KERNELS=$VENV/.set-up-kernels
 SOCKET=/var/run/docker.sock
 export PATH="$PATH:/usr/sbin:/sbin" PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -105,6 +107,17 @@ set_up() {
     say "ready in $SECONDS s"
 }
 
+set_up_kernels() {
+    set_up
+    if [ "$(cat $KERNELS 2>/dev/null)" = "$(wanted)" ]; then return; fi
+    SECONDS=0
+    # which build of torch there is depends on where pip looks: PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL
+    say "installing torch and triton: 0.4 GB where pip finds a CPU build of torch, else 3 GB"
+    $VENV/bin/python -m pip install -qq --group kernels
+    wanted > $KERNELS
+    say "ready in $SECONDS s"
+}
+
 # --- the rest -------------------------------------------------------------------------------------
 
 as_root() {
@@ -129,7 +142,8 @@ clean() {
 
 case "${1:-}" in
     "") set_up ;;
+    kernels) set_up_kernels ;;
     as-root) shift; as_root "$@" ;;
     clean) clean ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac

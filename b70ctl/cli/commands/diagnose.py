@@ -30,8 +30,9 @@ def diagnose(
 ) -> None:
     """Read a log and name what caused the trouble in it, with the lines that show it and what to do.
 
-    Without a target: the release that failed last, if nothing was done since, else the one that serves. Exit status 0
-    when a cause was found or nothing failed, 1 when the log shows a failure that is not known.
+    Without a target: the release that failed last, if nothing was done since, else the one that serves. Of a release
+    that was not proven its verdict is told first. Exit status 0 when a cause was found, or the engine came to serve and
+    nothing failed; 1 when what failed is not known, or the text is no engine's log.
 
     Example: b70ctl diagnose engine.log
     """

@@ -27,7 +27,7 @@ def doctor(
     """Check whether this box can serve: cards, driver, firmware, power, Docker, disks; exit 3 when something blocks.
 
     Each check is answered ok, problem or unknown, with its evidence and what to do. Nothing is changed, and what only
-    root may read is said to be unknown.
+    root may read is said to be unknown. With `--record` the exit status is 0 once the record is written.
 
     Example: b70ctl doctor --record my-box
     """

@@ -10,23 +10,36 @@ from b70ctl.cli import options
 
 
 def drain(
-    ctx: typer.Context, yes: options.Yes = False, dry_run: options.DryRun = False, json: options.Json = False
+    ctx: typer.Context,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=0, max=86400, help="Wait N seconds for requests, not `drain.limit`."),
+    ] = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
 ) -> None:
     """Take the engine out of service: out of rotation, empty, stopped, and kept so until `restore`.
 
-    The router hook of site.yaml is asked first; then requests have until `drain.limit` to end, and streams that are
-    still in flight the engine's own grace. Companions under `drain.companions` stop too. A drain that fails or is
-    interrupted puts the engine back, proven, and back into rotation. Over a reboot the site stays drained.
+    The router hook of site.yaml is asked first; then requests have until `drain.limit` to end, and what is in flight
+    after that the engine's own grace (30 s). What has not ended by then is cut off, and it is told how much that was.
+    Companions under `drain.companions` stop too. A drain that fails or is interrupted puts the engine back, proven, and
+    back into rotation. Over a reboot the site stays drained.
 
     Example: b70ctl drain --yes
     """
     from b70ctl.cli import draining
     from b70ctl.cli.here import Here
 
-    draining.drain(Here(ctx, json=json), yes=yes, dry_run=dry_run)
+    draining.drain(Here(ctx, json=json), yes=yes, dry_run=dry_run, limit=limit)
 
 
-def restore(ctx: typer.Context, dry_run: options.DryRun = False, json: options.Json = False) -> None:
+def restore(
+    ctx: typer.Context,
+    yes: options.Yes = False,  # noqa: ARG001 - nothing is asked, and scripts say it to every command
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
     """Bring back what served before `drain`, proven, and back into the router's rotation.
 
     `restore` is the way back from a drain, to the same release; the way to another release is `rollback` or `switch`,

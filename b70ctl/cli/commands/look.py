@@ -33,7 +33,7 @@ def plan(
 def status(
     ctx: typer.Context,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 when what should serve does not answer; without it, 0.")
+        bool, typer.Option("--check", help="Exit 1 when what should serve does not answer, or is out of rotation.")
     ] = False,
     json: options.Json = False,
 ) -> None:

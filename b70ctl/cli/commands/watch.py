@@ -39,13 +39,13 @@ def watch(
     if not install and (system is not None or dry_run):
         raise UsageError("--system, --user and --dry-run are about --install", hint="b70ctl watch --install --dry-run")
     if once and every is not None:
-        raise UsageError("--once puts its probe once, so --every says nothing to it", hint="b70ctl watch --once")
+        raise UsageError("--once ends after its look, so --every says nothing to it", hint="b70ctl watch --once")
     if install and (once or every is not None):
         raise UsageError("--install takes neither --once nor --every: the pace is the site's",
                          hint="site.yaml: watch: { every: 5 }")  # fmt: skip
     if install:
         from b70ctl.cli.here import is_root
-        from b70ctl.cli.watchunit import install as install_unit
+        from b70ctl.cli.installing import install as install_unit
 
         install_unit(Here(ctx, json=json), system=is_root() if system is None else system, dry_run=dry_run)
     elif once:

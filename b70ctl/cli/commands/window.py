@@ -38,7 +38,7 @@ def window(
         typer.Option(
             "--port", metavar="N", min=1, max=65535, help="The dark port, on loopback; clients come to another."
         ),
-    ] = 8001,
+    ] = options.DARK_PORT,
     set_: options.Set = None,
     adopt: options.Adopt = None,
     allow_status: options.AllowStatus = None,
@@ -54,12 +54,13 @@ def window(
 
     Each profile is started alone, proven by the probes, and taken down before the next. COMMAND finds its engine in
     B70CTL_ENDPOINT and OPENAI_BASE_URL, and B70CTL_MODEL, B70CTL_PROFILE, B70CTL_RELEASE; OPENAI_API_KEY is set where
-    the site has a key. Its stdout is stdout (stderr with --json), and nothing that it starts outlives it.
+    the site has a key. Its stdout is stdout (stderr with --json), and nothing that it starts outlives it, but for
+    what runs as another user, as by sudo: that is COMMAND's own to end.
 
     What served before serves again, proven, however the window ends: COMMAND fails, a profile does not boot, Ctrl-C;
     after `kill -9` the next command restores it, or `b70ctl recover`. The first failure ends the window, unless
-    --keep-going. Exit status: 0 COMMAND ended with 0 each time, 1 it did not, 5 a profile was not proven or the box
-    not quiet, 6 production was not proven again.
+    --keep-going. Exit status: 0 COMMAND ended with 0 each time, 1 it did not, 5 a profile was not proven (with
+    --keep-going 1) or the box not quiet, 6 production was not proven again.
 
     Example: b70ctl window qwen3-30b-ngram qwen3-30b-eagle3 -- ./bench.sh --prompts 20
     """

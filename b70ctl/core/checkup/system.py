@@ -65,9 +65,13 @@ def kernel_log(case: Case) -> Iterator[Answer]:
     hits = [(sign, matching) for sign, matching in found if matching]
     for sign, matching in hits:
         shown = " | ".join(matching[-MOST_LINES:])
-        yield Answer("problem", f"{sign.means}, {len(matching)} lines: {shown}", severity=sign.severity, do=sign.do)
+        yield Answer("problem", f"{sign.means}, {_lines(len(matching))}: {shown}", severity=sign.severity, do=sign.do)
     if not hits:
-        yield Answer("ok", f"nothing known to be bad in {len(lines)} lines about graphics")
+        yield Answer("ok", f"nothing known to be bad in {_lines(len(lines))} about graphics")
+
+
+def _lines(count: int) -> str:
+    return f"{count} {'line' if count == 1 else 'lines'}"
 
 
 def memory(case: Case) -> Iterator[Answer]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.watchunit import MARK, quoted, unit, unit_name
+from b70ctl.core.unit import MARK, quoted, unit, unit_name
 from b70ctl.errors import UsageError
 from tests.hostile import hostile
 

@@ -1,0 +1,235 @@
+"""Runs of the programs that come with the attention kernels: the container, what was said, what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from b70ctl.core import serving
+from b70ctl.core.compose import LABEL
+from b70ctl.core.deployment import Deployment
+from b70ctl.core.image import ImageFacts
+from b70ctl.core.preflight import CardHolder
+from b70ctl.core.release import Observed
+from b70ctl.core.sizes import bytes_of
+from b70ctl.errors import B70Error, MachineError, Refused, UsageError
+
+PACKAGE = "b70_kernels"
+FOLDER = "/opt/b70"
+"""Where a container has the package; it holds nothing else, so that it can be on Python's path."""
+OUT = "/opt/b70-out"
+TABLE = "tuning.json"
+MASK = "ZE_AFFINITY_MASK"
+FORMAT = 1
+MOST_LINES = 2000
+"""Lines of each stream that a report keeps."""
+
+TRACEBACK = "Traceback (most recent call last):"
+MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+USAGE = re.compile(r"python3? -m [\w.]+: error: (.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One of the package's programs, and what it is told."""
+
+    name: str
+    """`check`, `bench` or `tune`."""
+    words: tuple[str, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        """Whether it leaves a table of tile sizes."""
+        return self.name == "tune"
+
+    def argv(self, python: str, out: str, *, json: bool = False) -> tuple[str, ...]:
+        """Its whole command; `out` is the folder that it may write into."""
+        told = ("--out", f"{out}/{TABLE}") if self.writes else ("--json",) if json else ()
+        return (python, "-m", f"{PACKAGE}.{self.name}", *self.words, *told)
+
+
+def on_one_card(deployment: Deployment) -> Deployment:
+    """A deployment with the first of its cards alone; UsageError for one that has none."""
+    if not deployment.card_count:
+        raise UsageError(f"profile `{deployment.profile}` uses no card, and the kernels are for one",
+                         hint="b70ctl kernels check PROFILE, with a profile that has a card")  # fmt: skip
+    first = {MASK: deployment.env[MASK].split(",")[0]} if MASK in deployment.env else {}
+    changed = {"cards": deployment.cards[:1], "card_count": 1, "env": deployment.env | first}
+    return deployment.model_copy(update=changed)
+
+
+def container(
+    deployment: Deployment, facts: ImageFacts, argv: Sequence[str], *, package: str, out: str, root: str
+) -> dict[str, Any]:
+    """What Docker is asked to make, in its API's own words: the engine's card and environment, and no network.
+
+    `package` and `out` are folders of the host, `root` the site that it runs for.
+    """
+    before = serving.entrypoint(facts, ())
+    return {
+        "Image": deployment.image,
+        "Entrypoint": list(before or argv[:1]),
+        "Cmd": list(argv if before else argv[1:]),
+        "Env": [f"{name}={value}" for name, value in _environment(deployment, facts).items()],
+        "WorkingDir": "/",
+        "Labels": {
+            f"{LABEL}.probe": "1", f"{LABEL}.root": root, f"{LABEL}.cards": ",".join(deployment.cards),
+        },
+        "NetworkDisabled": True,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "Devices": [
+                {"PathOnHost": source, "PathInContainer": target, "CgroupPermissions": "rwm"}
+                for source, target in deployment.devices
+            ],
+            "GroupAdd": [str(gid) for gid in deployment.groups],
+            "Mounts": [
+                _bind(package, f"{FOLDER}/{PACKAGE}", read_only=True),
+                _bind(out, OUT, read_only=False),
+                *(_bind(f"{source}/by-path", f"{target}/by-path", read_only=True)
+                  for source, target in deployment.devices),
+            ],
+            "IpcMode": deployment.ipc,
+            "ShmSize": bytes_of(deployment.shm_size),
+            "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in deployment.ulimits.items()],
+            "SecurityOpt": ["no-new-privileges:true"],
+        },
+    }  # fmt: skip
+
+
+def _environment(deployment: Deployment, facts: ImageFacts) -> dict[str, str]:
+    # the image's own path may carry the vLLM that upstream's kernels are imported from
+    path = deployment.env.get("PYTHONPATH") or facts.pythonpath
+    return deployment.env | {"PYTHONPATH": f"{path}:{FOLDER}" if path else FOLDER}
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
+
+
+def card_is_held(holder: CardHolder, observed: Observed) -> Refused:
+    """The refusal of a card that somebody has, with the command that frees it."""
+    ours = [item.name for item in observed.containers if observed.runs(item.release) and not item.foreign]
+    hint = "b70ctl verify"
+    if any(name in holder.who for name in ours):
+        hint = "b70ctl drain, then this again, then b70ctl restore"
+    elif holder.container:
+        hint = f"docker stop {holder.container}"
+    return Refused(f"card {holder.card} is held by {holder.who}, and the kernels need it to themselves", hint=hint)
+
+
+# --- what was said ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a program said, line by line; from a traceback or a usage line on, stderr is kept and not shown."""
+
+    out: list[str] = field(default_factory=list)
+    err: list[str] = field(default_factory=list)
+    held: bool = False
+
+    def take(self, line: str, *, aside: bool) -> bool:
+        """Keep a line of stdout, or of stderr (`aside`); whether somebody should see it."""
+        (self.err if aside else self.out).append(line)
+        self.held = self.held or (aside and line.startswith((TRACEBACK, "usage: ")))
+        return not (aside and self.held)
+
+    @property
+    def broken(self) -> bool:
+        """Whether there was a traceback."""
+        return any(line.startswith(TRACEBACK) for line in self.err)
+
+    @property
+    def last(self) -> str:
+        """The last line of stderr that says something."""
+        return next((line.strip() for line in reversed(self.err) if line.strip()), "nothing was said")
+
+    @property
+    def missing(self) -> str | None:
+        """The module that its Python does not have."""
+        found = MISSING.search(self.last)
+        return found[1] if found else None
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether a report of it tells more than the error does."""
+        return bool(self.out or self.err) and not (self.missing or USAGE.search(self.last))
+
+    def result(self) -> Any:
+        """The JSON object that it printed, where it was asked for one."""
+        for line in reversed(self.out):
+            if line.startswith("{"):
+                try:
+                    return json.loads(line)
+                except ValueError:
+                    return None
+        return None
+
+
+def trouble(program: Program, heard: Heard, code: int, image: str | None) -> B70Error | None:
+    """Why a program did not come to its result; None where it did, good or bad. `image` is where it ran, if in one."""
+    if code == 0:
+        return None
+    if heard.missing and image:
+        return Refused(f"the image {image} has no {heard.missing}: its python3 finds no such module",
+                       hint=f"b70ctl images probe {image}")  # fmt: skip
+    if heard.missing:
+        way = f"pip install {heard.missing}, in the environment that is active; or leave out --here"
+        return MachineError(f"the Python here has no {heard.missing}", hint=way)
+    if told := USAGE.search(heard.last):
+        return UsageError(told[1])
+    if heard.broken:
+        return B70Error(f"{PACKAGE}.{program.name} broke off: {heard.last}")
+    how = " (killed: out of memory, most often)" if code == 137 else ""
+    return None if code == 1 else B70Error(f"{PACKAGE}.{program.name} ended with exit {code}{how}: {heard.last}")
+
+
+def said(program: Program, heard: Heard, code: int | None, seconds: float) -> dict[str, Any]:
+    """The part of a report that tells what a program found; `code` is None where it was cut off."""
+    return {
+        "kernels report": FORMAT,
+        "program": " ".join([program.name, *program.words]),
+        "exit": code,
+        "seconds": round(seconds, 1),
+        "result": heard.result(),
+        "lines": heard.out[-MOST_LINES:],
+        "stderr": heard.err[-MOST_LINES:],
+    }
+
+
+def described(deployment: Deployment, facts: ImageFacts) -> dict[str, Any]:
+    """The part of a report that tells which image it was, and which card."""
+    image = facts.model_dump(mode="json", exclude={"files", "groups", "entrypoint", "workdir", "setvars"})
+    return {"profile": deployment.profile, "image": image | {"ref": deployment.image_ref}, "cards": deployment.cards}
+
+
+# --- a table of tile sizes --------------------------------------------------------------------------------------------
+
+
+def merged(before: str | None, after: str) -> str:
+    """A new table, with the rows of the one before that it does not measure anew, where both are of one device."""
+    new = _table(after)
+    if new is None:
+        raise B70Error(f"{PACKAGE}.tune wrote no table")
+    old = _table(before) if before else None
+    if old is None or old.get("device") != new.get("device"):
+        return after
+    rows = {_key(row): row for row in (*old["rows"], *new["rows"])}
+    return json.dumps(new | {"rows": list(rows.values())}, indent=1) + "\n"
+
+
+def _table(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    rows = found.get("rows") if isinstance(found, Mapping) else None
+    return dict(found) if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows) else None
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row.get(name)) for name in ("preset", "rows", "head_size"))

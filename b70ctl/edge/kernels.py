@@ -1,0 +1,135 @@
+"""The attention kernels' package: where it lies, and its programs run in a container or in a Python of this host."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from b70ctl.core.incident import incident_name
+from b70ctl.core.kernels import PACKAGE
+from b70ctl.edge import places
+from b70ctl.edge.files import replace
+from b70ctl.edge.process import overhear, program
+from b70ctl.errors import MachineError
+
+if TYPE_CHECKING:  # a dry run must not pay for Docker
+    from b70ctl.edge.daemon import Daemon
+    from b70ctl.edge.signals import Interrupts
+
+Hear = Callable[[str, bool], None]
+"""Is given each line as it is written, and whether it was written to stderr."""
+FOLDER = "reports"
+
+
+def find(root: Path | None) -> tuple[Path, str]:
+    """The package's folder and whose it is: a site's own `kernels/b70_kernels` wins over the shipped one."""
+    own = root / "kernels" / PACKAGE if root else None
+    if own and own.is_dir():
+        return own, "site"
+    shipped = places.kernels(PACKAGE)
+    if not shipped.is_dir():
+        what = f"{shipped} is not there, so b70ctl is not installed whole"
+        raise MachineError(what, hint="pip install --force-reinstall b70ctl")
+    return shipped, "shipped"
+
+
+def digest(package: Path) -> str:
+    """A hash of the package's sources, to know which kernels a report is about."""
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        found.update(f"{path.relative_to(package)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def keep(folder: Path, at: str, name: str, text: str) -> Path:
+    """Write a report that its owner alone can read, whole or not at all, under a name that no other has."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"{folder} cannot be written: {error.strerror}", hint="df -h") from error
+    path = folder / f"{incident_name(at, name, (each.stem for each in folder.glob('*.json')))}.json"
+    replace(path, text, mode=0o600)
+    return path
+
+
+# --- in a container ---------------------------------------------------------------------------------------------------
+
+
+def in_container(daemon: Daemon, name: str, wanted: Mapping[str, Any], interrupts: Interrupts, hear: Hear) -> int:
+    """Make a container, hear it to its end, and give its exit status; it is removed however this ends."""
+    from b70ctl.edge.speaking import speaking
+
+    api, made = daemon.client.api, None
+    try:
+        with speaking(f"running {wanted['Image']}"):
+            with interrupts.shielded():
+                made = api.create_container_from_config(wanted, name)["Id"]
+            pieces = api.attach(made, stdout=True, stderr=True, stream=True, logs=True, demux=True)
+            api.start(made)
+            _tell(pieces, hear)
+            return int(api.wait(made)["StatusCode"])
+    finally:
+        if made:
+            with interrupts.shielded():
+                daemon.remove(made)
+
+
+def _tell(pieces: Iterator[tuple[bytes | None, bytes | None]], hear: Hear) -> None:
+    streams = [_Lines(), _Lines()]
+    for pair in pieces:
+        for aside, (stream, piece) in enumerate(zip(streams, pair, strict=True)):
+            for line in stream.more(piece or b""):
+                hear(line, bool(aside))
+    for aside, stream in enumerate(streams):
+        for line in stream.more(b"", last=True):
+            hear(line, bool(aside))
+
+
+class _Lines:
+    """A stream of bytes as whole lines."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._begun = ""
+
+    def more(self, piece: bytes, *, last: bool = False) -> list[str]:
+        """The lines that are whole by now; the rest of the stream too, when this was the last of it."""
+        *whole, self._begun = (self._begun + self._decoder.decode(piece, last)).split("\n")
+        if last and self._begun:
+            whole.append(self._begun)
+        return [line.rstrip("\r") for line in whole]
+
+
+# --- here -------------------------------------------------------------------------------------------------------------
+
+
+def python() -> str:
+    """The Python that has torch: the one that runs b70ctl, else the `python3` that a shell would find."""
+    if importlib.util.find_spec("torch"):
+        return sys.executable
+    found = program("python3")
+    if found is None:
+        raise MachineError("there is no `python3` here", hint="leave out --here: the profile's image has one")
+    return found
+
+
+@contextlib.contextmanager
+def aside(package: Path) -> Iterator[Path]:
+    """A folder with nothing but the package in it, to be put on Python's path, and written into."""
+    with tempfile.TemporaryDirectory(prefix="b70ctl-") as made:
+        (Path(made) / PACKAGE).symlink_to(package.resolve())
+        yield Path(made)
+
+
+def in_python(argv: tuple[str, ...], folder: Path, hear: Hear) -> int:
+    """Run a program of the package that lies in `folder` to its end, and give its exit status."""
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
+    return overhear(argv, env={**os.environ, "PYTHONPATH": path}, cwd=folder, hear=hear)

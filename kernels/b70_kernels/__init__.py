@@ -1,0 +1,1 @@
+"""TurboQuant KV-cache kernels in Triton: store, attention and dequantisation, each with its law in reference.py."""

@@ -1,0 +1,113 @@
+"""Attention over a quantised cache: decode, verify and short continuations, in one call for a ragged batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from . import tuning
+from .attention_kernel import attend_splits, merge_splits, rotate_queries
+from .cache import Cache, Layout
+from .quantiser import hadamard
+
+LOG2_E = math.log2(math.e)
+LARGEST_QUERY = 64
+ROTATED_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Room for the parts of split contexts; every number that is read was written in the same call."""
+
+    partial: torch.Tensor
+    """[tokens, query heads, splits, D] float32."""
+    lse: torch.Tensor
+    """[tokens, query heads, splits] float32, in log2."""
+    out_lse: torch.Tensor
+    """[tokens, query heads] float32, in log2."""
+    rotated: torch.Tensor
+    """[tokens, query heads, D] float32."""
+
+
+def scratch(tokens: int, heads: int, splits: int, head_size: int, device: torch.device) -> Scratch:
+    """Room for a batch of `tokens` query positions."""
+    return Scratch(
+        torch.empty(tokens, heads, splits, head_size, dtype=torch.float32, device=device),
+        torch.empty(tokens, heads, splits, dtype=torch.float32, device=device),
+        torch.empty(tokens, heads, dtype=torch.float32, device=device),
+        torch.empty(tokens, heads, head_size, dtype=torch.float32, device=device),
+    )
+
+
+def attend(
+    query: torch.Tensor,
+    cache: Cache,
+    block_table: torch.Tensor,
+    seq_lens: torch.Tensor,
+    query_start: torch.Tensor,
+    longest_query: int,
+    *,
+    scale: float | None = None,
+    window: int = 0,
+    softcap: float = 0.0,
+    out: torch.Tensor | None = None,
+    config: tuning.Config | None = None,
+    room: Scratch | None = None,
+) -> torch.Tensor:
+    """Softmax attention of every query position over the cache, [tokens, query heads, D], in the query's dtype.
+
+    query [tokens, query heads, D] fp16 or bf16; block_table [requests, pages] int32; seq_lens [requests] int32, the
+    length with the query positions; query_start [requests + 1] int32. Position n of a request sees the first
+    seq_len - q_len + n + 1 tokens, of them the last `window` where that is not 0; all tokens are in the cache already.
+    `longest_query` bounds the q_len of every request. Lengths are read on the device alone: a captured graph may be
+    replayed with others, up to the bounds it was captured with; rows from query_start[-1] on become zero. `scale` is
+    1/sqrt(D) unless given; `softcap` caps the scores, 0 does not.
+
+    Deterministic. |query| * scale has to stay below 700. Raises ValueError for what it was not made for.
+    """
+    tokens, heads, head_size = _checked(query, cache, longest_query)
+    requests = seq_lens.shape[0]
+    group = heads // cache.kv_heads
+    config = config or tuning.choose(query.device, cache.preset, head_size, longest_query * group,
+                                     requests * cache.kv_heads, block_table.shape[1] * cache.page_size)  # fmt: skip
+    blocks = -(-longest_query * group // config.rows)
+    splits = config.splits
+    room = room or scratch(tokens, heads, splits, head_size, query.device)
+    out = torch.empty_like(query) if out is None else out
+    scale = (head_size**-0.5 if scale is None else scale) * LOG2_E
+    page_stride, token_stride, head_stride = cache.strides
+    if cache.preset.rotated:
+        rotate_queries[(-(-tokens * heads // ROTATED_ROWS),)](
+            query, hadamard(head_size, str(query.device)), room.rotated, tokens * heads, query.stride(0),
+            query.stride(1), HEADS=heads, D=head_size, ROWS=ROTATED_ROWS, num_warps=4,
+        )  # fmt: skip
+        query, scale = room.rotated, scale * head_size**-0.5
+    attend_splits[(requests, cache.kv_heads * blocks, splits)](
+        query, cache.pages, block_table, seq_lens, query_start, room.partial, room.lse,
+        scale, softcap * LOG2_E, window, splits,
+        block_table.stride(0), query.stride(0), query.stride(1), page_stride, token_stride, head_stride,
+        HEADS=cache.kv_heads, GROUP=group, D=head_size, PAGE=cache.page_size,
+        KEY_BITS=cache.preset.key_bits, VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR,
+        WINDOWED=window > 0, CAPPED=softcap > 0.0, NATIVE_FP8=config.native_fp8, PAIRED=config.paired,
+        ROWS=config.rows, KEYS=config.keys, num_warps=config.warps, num_stages=config.stages, **config.options,
+    )  # fmt: skip
+    merge_splits[(tokens, heads)](
+        room.partial, room.lse, query_start[requests:], out, room.out_lse, splits, out.stride(0), out.stride(1),
+        HEADS=heads, D=head_size, CHUNK=8, num_warps=2,
+    )  # fmt: skip
+    return out
+
+
+def _checked(query: torch.Tensor, cache: Cache, longest_query: int) -> tuple[int, int, int]:
+    if query.dtype not in (torch.float16, torch.bfloat16):
+        raise ValueError(f"query of {query.dtype}: it has to be float16 or bfloat16")
+    tokens, heads, head_size = query.shape
+    if head_size != cache.head_size or heads % cache.kv_heads:
+        raise ValueError(f"query {tuple(query.shape)} for {cache.kv_heads} KV heads of {cache.head_size}")
+    if query.stride(2) != 1:
+        raise ValueError("query: its last dimension has to be contiguous")
+    if not 1 <= longest_query <= LARGEST_QUERY:
+        raise ValueError(f"{longest_query} query positions a request: the kernel is for 1 to {LARGEST_QUERY}")
+    return tokens, heads, head_size

@@ -1,0 +1,241 @@
+"""Attention over a quantised cache: device code only. What is promised stands in attention.py."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .unpack import dimensions, load_keys, load_scales, load_values, squared
+
+# finite, so that nothing subtracts infinities: a hidden score less the lowest maximum is far below what exp2 keeps
+LOWEST: tl.constexpr = tl.constexpr(-1.0e30)
+HIDDEN: tl.constexpr = tl.constexpr(-1.0e38)
+LIFT: tl.constexpr = tl.constexpr(64.0)
+"""Queries and weights are multiplied by it before they are split in two fp16: their low parts stay normal numbers."""
+
+
+@triton.jit(do_not_specialize=["splits", "block_stride", "window"])
+def attend_splits(
+    query, cache, block_table, seq_lens, query_start, partial, partial_lse,
+    scale, softcap, window, splits, block_stride, q_token_stride, q_head_stride, page_stride, token_stride, head_stride,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr,
+    KEY_BITS: tl.constexpr, VALUE_BITS: tl.constexpr, PLANAR: tl.constexpr,
+    WINDOWED: tl.constexpr, CAPPED: tl.constexpr, NATIVE_FP8: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PAIRED: tl.constexpr,
+):  # fmt: skip
+    """One program: a block of query rows of one request, one KV head, one part of its context.
+
+    A row is a query position and a query head of the group: row r of the request is position r // GROUP. All rows share
+    each tile of keys and values, which is unpacked once. Writes the part's softmax-weighted mean, [row, D] float32, and
+    its log2 of the sum of weights, for every row of the block, whether or not the row sees anything in the part.
+
+    PAIRED is for matrix units whose registers hold two tokens' values side by side (Intel's): each two are loaded into
+    the same thread, and a tile of keys is used up before the next. Nothing but the order of additions differs.
+    """
+    request = tl.program_id(0)
+    kv_head = tl.program_id(1) % HEADS
+    block = tl.program_id(1) // HEADS
+    split = tl.program_id(2)
+    start = tl.load(query_start + request)
+    q_len = tl.load(query_start + request + 1) - start
+    if block * ROWS >= q_len * GROUP:
+        return
+    seq_len = tl.load(seq_lens + request)
+    rotated: tl.constexpr = KEY_BITS != 8
+
+    row = block * ROWS + tl.arange(0, ROWS)
+    position = row // GROUP
+    valid = position < q_len
+    limit = tl.where(valid, seq_len - q_len + position + 1, 0)
+    first, last, tiles_each = share(seq_len, q_len, block, window, splits, GROUP, ROWS, KEYS, WINDOWED)
+    tile = first + split * tiles_each
+    tile_end = tl.minimum(tile + tiles_each, last)
+
+    token = tl.where(valid, start + position, start).to(tl.int64)
+    head = kv_head * GROUP + row % GROUP
+    at_query = query + token * q_token_stride + head * q_head_stride
+    lifted = scale * LIFT
+    high_0, low_0 = load_query(at_query, valid, lifted, D, PLANAR, 0)
+    high_1, low_1 = load_query(at_query, valid, lifted, D, PLANAR, 1)
+    high_2, low_2 = load_query(at_query, valid, lifted, D, PLANAR, 2)
+    high_3, low_3 = load_query(at_query, valid, lifted, D, PLANAR, 3)
+    maximum = tl.full([ROWS], LOWEST, tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    middle = tl.zeros([ROWS], tl.float32)
+    out_0 = tl.zeros([ROWS, D // 4], tl.float32)
+    out_1 = tl.zeros([ROWS, D // 4], tl.float32)
+    out_2 = tl.zeros([ROWS, D // 4], tl.float32)
+    out_3 = tl.zeros([ROWS, D // 4], tl.float32)
+    w = tl.arange(0, D // 4)
+    lane = tl.arange(0, KEYS)
+    head_block = kv_head.to(tl.int64) * head_stride
+    pages = block_table + request.to(tl.int64) * block_stride
+    for index in range(tile, tile_end):
+        at = index * KEYS + lane
+        base, slot = place(pages, at, seq_len, page_stride, head_block, PAGE)
+        key_0, key_1, key_2, key_3 = load_keys(cache, base[None, :], slot[None, :], w[:, None], token_stride,
+                                               D, PAGE, KEY_BITS, PLANAR, NATIVE_FP8)  # fmt: skip
+        key_scale, value_scale, value_middle = load_scales(cache, base, slot, token_stride, D, PAGE, KEY_BITS,
+                                                           VALUE_BITS, PLANAR)  # fmt: skip
+        if PAIRED:
+            score = tl.dot(low_0, key_0, tl.dot(high_0, key_0))
+            score = tl.dot(low_1, key_1, tl.dot(high_1, key_1, score))
+            score = tl.dot(low_2, key_2, tl.dot(high_2, key_2, score))
+            score = tl.dot(low_3, key_3, tl.dot(high_3, key_3, score))
+        else:
+            score = tl.dot(high_0, key_0)
+            score = tl.dot(high_1, key_1, score)
+            score = tl.dot(high_2, key_2, score)
+            score = tl.dot(high_3, key_3, score)
+            score = tl.dot(low_0, key_0, score)
+            score = tl.dot(low_1, key_1, score)
+            score = tl.dot(low_2, key_2, score)
+            score = tl.dot(low_3, key_3, score)
+        if rotated and not PLANAR:
+            squares = squared(key_0) + squared(key_1) + squared(key_2) + squared(key_3)
+            key_scale = key_scale * tl.rsqrt(tl.sum(squares, 0))
+        score = score * (key_scale * (1.0 / LIFT))[None, :]
+        if CAPPED:
+            # cap * tanh(x / cap), in units of log2: tanh x = 1 - 2 / (1 + e^2x)
+            score = softcap * (1.0 - 2.0 / (1.0 + tl.exp2(score * (2.8853900817779268 / softcap))))
+        seen = at[None, :] < limit[:, None]
+        if WINDOWED:
+            seen = seen & (at[None, :] >= limit[:, None] - window)
+        score = tl.where(seen, score, HIDDEN)
+        higher = tl.maximum(maximum, tl.max(score, 1))
+        decay = tl.exp2(maximum - higher)
+        weight = tl.exp2(score - higher[:, None])
+        total = total * decay + tl.sum(weight, 1)
+        middle = middle * decay + tl.sum(weight * value_middle[None, :], 1)
+        high, low = halves(weight * (value_scale * LIFT)[None, :])
+        if PAIRED:
+            even = index * KEYS + tl.arange(0, KEYS // 2) * 2
+            base, slot = place(pages, even, seq_len, page_stride, head_block, PAGE)
+            even_0, even_1, even_2, even_3 = load_values(cache, base[:, None], slot[:, None], w[None, :], token_stride,
+                                                         D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
+            base, slot = place(pages, even + 1, seq_len, page_stride, head_block, PAGE)
+            odd_0, odd_1, odd_2, odd_3 = load_values(cache, base[:, None], slot[:, None], w[None, :], token_stride,
+                                                     D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
+            value_0, value_1 = paired(even_0, odd_0), paired(even_1, odd_1)
+            value_2, value_3 = paired(even_2, odd_2), paired(even_3, odd_3)
+        else:
+            value_0, value_1, value_2, value_3 = load_values(cache, base[:, None], slot[:, None], w[None, :],
+                                                             token_stride, D, PAGE, KEY_BITS, VALUE_BITS,
+                                                             PLANAR)  # fmt: skip
+        # each tile is summed from zero and added in float32: a matrix unit that adds to a large sum drops low bits of
+        # the small products, which showed from 2,000 tokens on (5e-4 at 4,096, measured on an H200)
+        out_0 = out_0 * decay[:, None] + tl.dot(low, value_0, tl.dot(high, value_0))
+        out_1 = out_1 * decay[:, None] + tl.dot(low, value_1, tl.dot(high, value_1))
+        out_2 = out_2 * decay[:, None] + tl.dot(low, value_2, tl.dot(high, value_2))
+        out_3 = out_3 * decay[:, None] + tl.dot(low, value_3, tl.dot(high, value_3))
+        maximum = higher
+
+    some = total > 0.0
+    inverse = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
+    lse = tl.where(some, maximum + tl.log2(tl.where(some, total, 1.0)), LOWEST)
+    part = (token * (HEADS * GROUP) + head) * splits + split
+    tl.store(partial_lse + part, lse, mask=valid)
+    into = partial + part[:, None] * D
+    valid = valid[:, None]
+    inverse = inverse[:, None]
+    middle = middle[:, None]
+    tl.store(into + dimensions(w, D, PLANAR, 0)[None, :], (out_0 * (1.0 / LIFT) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 1)[None, :], (out_1 * (1.0 / LIFT) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 2)[None, :], (out_2 * (1.0 / LIFT) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 3)[None, :], (out_3 * (1.0 / LIFT) + middle) * inverse, mask=valid)
+
+
+@triton.jit
+def place(pages, at, seq_len, page_stride, head_block, PAGE: tl.constexpr):
+    """Of tokens: the byte offset of their page's block of the KV head, int64, and their places in the page."""
+    # what lies past the end is never read: the last token again, hidden
+    inside = tl.minimum(at, seq_len - 1)
+    page = tl.load(pages + inside // PAGE).to(tl.int64)
+    return page * page_stride + head_block, inside % PAGE
+
+
+@triton.jit
+def paired(even, odd):
+    """Rows of two tiles by turns: in one thread are the two that a register of the matrix unit holds."""
+    return tl.reshape(tl.permute(tl.join(even, odd), (0, 2, 1)), [2 * even.shape[0], even.shape[1]])
+
+
+@triton.jit
+def share(seq_len, q_len, block, window, splits, GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+          WINDOWED: tl.constexpr):  # fmt: skip
+    """The tiles that a block of rows sees, [first, last), and how many of them one split takes."""
+    last_position = tl.minimum((block * ROWS + ROWS - 1) // GROUP, q_len - 1)
+    last = (seq_len - q_len + last_position + KEYS) // KEYS
+    first = 0
+    if WINDOWED:
+        lowest = seq_len - q_len + block * ROWS // GROUP + 1 - window
+        first = tl.maximum(lowest, 0) // KEYS
+    return first, last, (last - first + splits - 1) // splits
+
+
+@triton.jit
+def load_query(at, valid, scale, D: tl.constexpr, PLANAR: tl.constexpr, TILE: tl.constexpr):
+    """One tile of the query, times `scale`, as two fp16 that add up to 22 bits."""
+    dimension = dimensions(tl.arange(0, D // 4), D, PLANAR, TILE)
+    wide = tl.load(at[:, None] + dimension[None, :], mask=valid[:, None], other=0.0).to(tl.float32) * scale
+    return halves(wide)
+
+
+@triton.jit
+def halves(wide):
+    """float32 as two fp16 that add up to 22 bits."""
+    # rounded by bits: Intel's compiler takes a conversion to fp16 and back for none at all, and the rest for zero
+    high = ((wide.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return high.to(tl.float16), (wide - high).to(tl.float16)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def rotate_queries(query, hadamard, rotated, rows, q_token_stride, q_head_stride, HEADS: tl.constexpr,
+                   D: tl.constexpr, ROWS: tl.constexpr):  # fmt: skip
+    """One program: a block of rows (token and head), multiplied by the signs of the Hadamard matrix, float32.
+
+    A program of its own: it costs one launch, and saves every split the same multiplication.
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < rows
+    row = tl.where(inside, row, 0).to(tl.int64)
+    dimension = tl.arange(0, D)
+    at = (row // HEADS * q_token_stride + row % HEADS * q_head_stride)[:, None] + dimension[None, :]
+    # bf16 fits in fp16 up to 65504; signs times it are exact, so the rotation is as good as float32 adds
+    turned = tl.dot(tl.load(query + at).to(tl.float16), tl.load(hadamard + dimension[:, None] * D + dimension[None, :]))
+    tl.store(rotated + row[:, None] * D + dimension[None, :], turned, mask=inside[:, None])
+
+
+@triton.jit(do_not_specialize=["splits", "query_end"])
+def merge_splits(partial, partial_lse, query_end, out, out_lse, splits, out_token_stride, out_head_stride,
+                 HEADS: tl.constexpr, D: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
+    """One program: one query row; the parts' means, weighted by their sums, in float32, in a fixed order.
+
+    A row of no request, from the batch's padding, becomes zero.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    row = token * HEADS + head
+    splits = tl.where(token < tl.load(query_end), splits, 0)
+    dimension = tl.arange(0, D)
+    lane = tl.arange(0, CHUNK)
+    highest = tl.full([CHUNK], LOWEST, tl.float32)
+    for chunk in range(0, splits, CHUNK):
+        known = chunk + lane < splits
+        highest = tl.maximum(highest, tl.load(partial_lse + row * splits + chunk + lane, mask=known, other=LOWEST))
+    maximum = tl.max(highest, 0)
+    mean = tl.zeros([D], tl.float32)
+    total = 0.0
+    for chunk in range(0, splits, CHUNK):
+        known = chunk + lane < splits
+        lse = tl.load(partial_lse + row * splits + chunk + lane, mask=known, other=LOWEST)
+        counts = lse > LOWEST * 0.5
+        weight = tl.where(counts, tl.exp2(lse - maximum), 0.0)
+        part = tl.load(partial + (row * splits + chunk + lane)[:, None] * D + dimension[None, :],
+                       mask=counts[:, None], other=0.0)  # fmt: skip
+        mean += tl.sum(part * weight[:, None], 0)
+        total += tl.sum(weight, 0)
+    some = total > 0.0
+    mean = tl.where(some, mean / tl.where(some, total, 1.0), 0.0)
+    tl.store(out + token * out_token_stride + head * out_head_stride + dimension, mean.to(out.dtype.element_ty))
+    tl.store(out_lse + row, tl.where(some, maximum + tl.log2(tl.where(some, total, 1.0)), LOWEST))

@@ -1,0 +1,33 @@
+"""Turns stored tokens back into fp16 or bf16, for long continuations that plain flash attention computes."""
+
+from __future__ import annotations
+
+import torch
+
+from .cache import Cache, Layout
+from .dequantise_kernel import dequantise_tokens
+from .quantiser import hadamard
+
+BLOCK = 64
+"""Tokens of one program."""
+
+
+def dequantise(
+    cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor, out_start: torch.Tensor, longest: int,
+    keys: torch.Tensor, values: torch.Tensor,
+) -> None:  # fmt: skip
+    """Write the first `lengths[r]` tokens of every request r to rows out_start[r] and on of `keys` and `values`.
+
+    block_table [requests, pages], lengths and out_start [requests], int32, read on the device alone; `longest` bounds
+    the lengths. keys and values [rows, KV heads, D], alike in strides, fp16 or bf16; other rows stay as they are.
+    """
+    if keys.shape[1:] != (cache.kv_heads, cache.head_size) or keys.stride() != values.stride() or keys.stride(2) != 1:
+        wanted = f"[rows, {cache.kv_heads}, {cache.head_size}], alike in strides"
+        raise ValueError(f"keys {tuple(keys.shape)}, values {tuple(values.shape)}: wanted {wanted}")
+    page_stride, token_stride, head_stride = cache.strides
+    dequantise_tokens[(max(1, -(-longest // BLOCK)), cache.kv_heads, lengths.shape[0])](
+        cache.pages, block_table, lengths, out_start, hadamard(cache.head_size, str(keys.device)), keys, values,
+        block_table.stride(0), page_stride, token_stride, head_stride, keys.stride(0), keys.stride(1),
+        D=cache.head_size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits, VALUE_BITS=cache.preset.value_bits,
+        PLANAR=cache.layout is Layout.PLANAR, NATIVE_FP8=False, TOKENS=BLOCK, num_warps=4,
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""Quantises the keys and values of new tokens into a cache."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from .cache import Cache, Layout
+from .presets import Preset
+from .quantiser import CODEBOOK_3, CODEBOOK_4, hadamard, thresholds
+from .store_kernel import store_tokens
+
+BLOCK = 64
+"""Tokens of one program."""
+
+
+def store(key: torch.Tensor, value: torch.Tensor, cache: Cache, slots: torch.Tensor) -> None:
+    """Write tokens where `slots` says: page * page_size + place, a negative one is left out.
+
+    key and value [tokens, KV heads, D], fp16 or bf16, finite; slots [tokens] int32 or int64, on the same device, no
+    slot twice. Other bytes of the cache stay as they are. Raises ValueError for shapes that do not fit the cache.
+    """
+    tokens, heads, size = key.shape
+    if (heads, size) != (cache.kv_heads, cache.head_size) or value.shape != key.shape:
+        wanted = f"[tokens, {cache.kv_heads}, {cache.head_size}] both"
+        raise ValueError(f"key {tuple(key.shape)}, value {tuple(value.shape)}: wanted {wanted}")
+    if key.stride(2) != 1 or value.stride(2) != 1:
+        raise ValueError("key and value: their last dimension has to be contiguous")
+    if tokens == 0:
+        return
+    page_stride, token_stride, head_stride = cache.strides
+    borders, squares = _tables(cache.preset, cache.layout)
+    store_tokens[(-(-tokens // BLOCK), heads)](
+        key, value, cache.pages, slots, hadamard(size, str(key.device)), tokens,
+        key.stride(0), key.stride(1), value.stride(0), value.stride(1), page_stride, token_stride, head_stride,
+        *borders, *squares, D=size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits,
+        VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR, TOKENS=BLOCK, num_warps=4,
+    )  # fmt: skip
+
+
+@functools.cache
+def _tables(preset: Preset, layout: Layout) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seven borders and eight squared values, padded."""
+    if not preset.rotated:
+        return (0.0,) * 7, (0.0,) * 8
+    borders = thresholds(preset.key_bits, layout is Layout.INTERLEAVED)
+    values = {3: CODEBOOK_3, 4: CODEBOOK_4}[preset.key_bits]
+    return (*borders, *(0.0,) * (7 - len(borders))), (*(each * each for each in values), *(0.0,) * (8 - len(values)))

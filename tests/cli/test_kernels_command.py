@@ -1,0 +1,170 @@
+"""`b70ctl kernels` without Docker: what a dry run shows, what is refused, and the kernels in this host's own Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from b70ctl.edge import hostasks, kernels
+from tests.fake_kernels import LINES, write_kernels
+
+ROW = {"preset": "k8v4", "rows": 16, "head_size": 128, "choice": {"keys": 64}}
+
+
+@pytest.fixture
+def fake(site, monkeypatch):
+    """The site's own kernels, run by the Python of these tests; each wish is written before a run."""
+    monkeypatch.setattr(kernels, "python", lambda: sys.executable)
+    return lambda **wish: write_kernels(site, **wish)
+
+
+def report(site):
+    [file] = (site / ".b70ctl" / "reports").glob("*.json")
+    return json.loads(file.read_text())
+
+
+# -- a dry run --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["check", "bench", "tune"])
+def test_a_dry_run_needs_no_docker_and_touches_nothing(b70ctl, site, program):
+    before = sorted(site.rglob("*"))
+    said = b70ctl("--site", site, "kernels", program, "mine", "--dry-run")
+    assert said.code == 0
+    assert f"b70_kernels.{program}" in said.out
+    assert "(shipped)" in said.out
+    assert "a/b:1 (vLLM 0.21.0)" in said.out
+    assert "no Docker Engine answers" in said.err
+    assert sorted(site.rglob("*")) == before
+
+
+def test_a_dry_run_as_data_has_the_whole_container(b70ctl, site):
+    found = b70ctl("--site", site, "kernels", "check", "mine", "--full", "-n", "--json").data
+    assert found["container"]["Cmd"] == ["-m", "b70_kernels.check", "--full", "--json"]
+    assert found["container"]["HostConfig"]["NetworkMode"] == "none"
+    assert found["faults"] == []
+
+
+def test_a_dry_run_needs_no_site_for_a_profile_that_needs_none(b70ctl):
+    said = b70ctl("kernels", "check", "--here", "-n")
+    assert said.code == 0
+    assert "python3 -m b70_kernels.check" in said.out
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [(), ("-n",)], ids=["run", "dry"])
+def test_without_a_profile_and_an_engine_the_profile_is_asked_for(b70ctl, site, words):
+    said = b70ctl("--site", site, "kernels", "check", *words)
+    assert said.code == 2
+    assert "nothing has served at this site yet" in said.error
+    assert "hint: b70ctl profiles list" in said.err
+
+
+def test_a_profile_without_a_card_is_a_usage_error(b70ctl, site):
+    text = (site / "profiles" / "mine.yaml").read_text()
+    (site / "profiles" / "cpu.yaml").write_text(f"{text}cards: none\n")
+    said = b70ctl("--site", site, "kernels", "check", "cpu", "-n")
+    assert said.code == 2
+    assert "profile `cpu` uses no card" in said.error
+
+
+def test_here_and_a_profile_are_not_meant_together(b70ctl, site):
+    said = b70ctl("--site", site, "kernels", "bench", "mine", "--here")
+    assert said.code == 2
+    assert "`mine`" in said.error
+
+
+def test_a_run_in_an_image_needs_docker(b70ctl, site):
+    assert b70ctl("--site", site, "kernels", "check", "mine").code == 3
+
+
+# -- here -------------------------------------------------------------------------------------------------------------
+
+pytestmark = pytest.mark.process
+
+
+def test_lines_are_shown_as_data_and_a_report_is_kept(b70ctl, site, fake):
+    fake(err=["a warning"])
+    said = b70ctl("--site", site, "kernels", "check", "--here", "--full")
+    assert said.code == 0
+    assert said.out.splitlines()[: len(LINES)] == list(LINES)
+    assert "argv --full" in said.out
+    assert "a warning" in said.err
+    told = report(site)
+    assert (told["program"], told["exit"], told["python"]) == ("check --full", 0, sys.executable)
+    assert told["inventory"]["host"]["kernel"] == os.uname().release
+    assert told["stderr"] == ["a warning"]
+    [file] = (site / ".b70ctl" / "reports").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert str(file) in said.err
+
+
+def test_a_report_holds_no_secret_no_name_and_no_serial_number(b70ctl, site, fake, monkeypatch):
+    (site / "key").write_text("hunter2hunter2\n")
+    (site / "key").chmod(0o600)
+    (site / "site.yaml").write_text((site / "site.yaml").read_text() + "secrets: {VLLM_API_KEY: {file: key}}\n")
+    monkeypatch.setattr(hostasks, "private_words", lambda: ("nightingale",))
+    said = ["on nightingale", "serial number: ABCD1234", "given hunter2hunter2", "HF_TOKEN=hf_abc", "b0:1a:2b:3c:4d:5e"]
+    fake(lines=said)
+    assert b70ctl("--site", site, "kernels", "check", "--here").code == 0
+    text = json.dumps(report(site))
+    for word in ("nightingale", "ABCD1234", "hunter2", "hf_abc", "b0:1a"):
+        assert word not in text
+
+
+def test_as_data_a_run_is_one_object_with_its_result(b70ctl, site, fake):
+    fake()
+    told = b70ctl("--site", site, "kernels", "bench", "--here", "--presets", "k8v4", "--json").data
+    assert told["result"] == {"passed": True, "argv": ["--presets", "k8v4", "--json"]}
+    assert told["file"]
+
+
+def test_what_does_not_hold_is_exit_1_and_no_error(b70ctl, site, fake):
+    fake(lines=["WRONG x"], code=1)
+    said = b70ctl("--site", site, "kernels", "check", "--here")
+    assert said.code == 1
+    assert "error:" not in said.err
+    assert "attach the report" in said.err
+
+
+def test_a_python_without_torch_is_what_the_machine_lacks(b70ctl, site, fake):
+    package = fake()
+    (package / "check.py").write_text("import no_such_torch\n")
+    said = b70ctl("--site", site, "kernels", "check", "--here")
+    assert said.code == 3
+    assert "the Python here has no no_such_torch" in said.error
+    assert not (site / ".b70ctl" / "reports").exists()
+
+
+def test_a_usage_error_of_the_program_is_one_of_the_command(b70ctl, site, fake):
+    fake(err=["usage: python -m b70_kernels.bench [-h]", "python -m b70_kernels.bench: error: no preset x"], code=2)
+    said = b70ctl("--site", site, "kernels", "bench", "--here", "--presets", "x")
+    assert said.code == 2
+    assert "no preset x" in said.error
+    assert "usage:" not in said.err
+
+
+def test_a_table_is_written_whole_into_the_site(b70ctl, site, fake):
+    fake(table=json.dumps({"device": "x", "rows": [ROW]}))
+    assert b70ctl("--site", site, "kernels", "tune", "--here").code == 0
+    assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
+    fake(table="half of a")
+    said = b70ctl("--site", site, "kernels", "tune", "--here")
+    assert "wrote no table" in said.error
+    assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
+
+
+def test_without_a_site_the_report_lies_here(b70ctl, tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "find", lambda _: (write_kernels(tmp_path / "k"), "shipped"))
+    monkeypatch.setattr(kernels, "python", lambda: sys.executable)
+    mode = Path.cwd().stat().st_mode
+    assert b70ctl("kernels", "check", "--here").code == 0
+    assert [path.name.split("-", 1)[1] for path in Path.cwd().iterdir()] == ["kernels-check.json"]
+    assert Path.cwd().stat().st_mode == mode

@@ -1,0 +1,235 @@
+"""The container that a program of the kernels gets, what its words mean, and how tables are put together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from b70ctl.core.kernels import (
+    Heard,
+    Program,
+    card_is_held,
+    container,
+    described,
+    merged,
+    on_one_card,
+    said,
+    trouble,
+)
+from b70ctl.core.preflight import CardHolder
+from b70ctl.core.release import Container, Observed
+from b70ctl.errors import MachineError, Refused, UsageError
+from tests.making import ADDRESS, SECOND, a_host, a_profile, a_site, resolved, some_facts
+
+CHECK = Program("check", ("--full",))
+TUNE = Program("tune", ("--workers", "8"))
+SETVARS = {"entrypoint": ("/bin/bash", "-c", "source /opt/intel/oneapi/setvars.sh && exec $@", "--"), "setvars": True}
+
+
+def a_deployment(**profile):
+    site = a_site(cards=[ADDRESS, SECOND])
+    return resolved(a_profile(**profile), site=site, host=a_host(ADDRESS, SECOND))
+
+
+def made(deployment=None, argv=("python3", "-m", "b70_kernels.check"), **facts):
+    return container(deployment or on_one_card(a_deployment()), some_facts(**facts), argv, package="/k/b70_kernels",
+                     out="/s/.b70ctl/.check-1", root="/s")  # fmt: skip
+
+
+# -- argv and container -----------------------------------------------------------------------------------------------
+
+
+def test_a_program_is_the_packages_own_with_the_words_that_were_typed():
+    assert CHECK.argv("python3", "/out") == ("python3", "-m", "b70_kernels.check", "--full")
+    assert CHECK.argv("python3", "/out", json=True)[-1] == "--json"
+    assert TUNE.argv("p", "/out") == ("p", "-m", "b70_kernels.tune", "--workers", "8", "--out", "/out/tuning.json")
+    assert TUNE.argv("p", "/out", json=True) == TUNE.argv("p", "/out")
+
+
+def test_the_container_is_the_engines_card_and_environment_without_a_network():
+    found = made()
+    host = found["HostConfig"]
+    assert (found["Image"], found["Entrypoint"], found["Cmd"]) == (
+        "example/vllm:1", ["python3"], ["-m", "b70_kernels.check"],
+    )  # fmt: skip
+    assert found["WorkingDir"] == "/"
+    assert (found["NetworkDisabled"], host["NetworkMode"]) == (True, "none")
+    assert found["Labels"] == {"b70ctl.probe": "1", "b70ctl.root": "/s", "b70ctl.cards": ADDRESS}
+    assert host["Devices"] == [{"PathOnHost": "/dev/dri", "PathInContainer": "/dev/dri", "CgroupPermissions": "rwm"}]
+    assert host["GroupAdd"] == ["992"]
+    assert [(each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"]] == [
+        ("/k/b70_kernels", "/opt/b70/b70_kernels", True),
+        ("/s/.b70ctl/.check-1", "/opt/b70-out", False),
+        ("/dev/dri/by-path", "/dev/dri/by-path", True),
+    ]
+    assert (host["IpcMode"], host["ShmSize"]) == ("private", 8 << 30)
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert not {"Privileged", "CapAdd"} & set(host)
+
+
+def test_oneapi_is_prepared_where_the_images_own_entrypoint_does_it():
+    found = made(**SETVARS)
+    assert found["Entrypoint"][:2] == ["/bin/bash", "-c"]
+    assert "setvars.sh" in found["Entrypoint"][2]
+    assert found["Cmd"] == ["python3", "-m", "b70_kernels.check"]
+
+
+@pytest.mark.parametrize(
+    ("image", "profile", "path"),
+    [
+        (None, None, "/opt/b70"),
+        ("/x", None, "/x:/opt/b70"),
+        ("/x", "/y", "/y:/x:/opt/b70"),
+        (None, "/y", "/y:/opt/b70"),
+    ],
+)
+def test_the_kernels_come_last_on_pythons_path_and_nothing_is_lost_from_it(image, profile, path):
+    facts = some_facts(pythonpath=image)
+    env = {"env": {"PYTHONPATH": profile}} if profile else {}
+    deployment = resolved(a_profile(**env), host=a_host(ADDRESS), facts=facts)
+    assert f"PYTHONPATH={path}" in made(deployment, pythonpath=image)["Env"]
+
+
+def test_of_several_cards_the_first_is_used():
+    several = a_deployment(engine={"tensor_parallel_size": 2})
+    assert several.env["ZE_AFFINITY_MASK"] == "0,1"
+    one = on_one_card(several)
+    assert (one.cards, one.card_count, one.env["ZE_AFFINITY_MASK"]) == ((ADDRESS,), 1, "0")
+
+
+def test_a_profile_without_a_card_is_refused():
+    with pytest.raises(UsageError, match="uses no card"):
+        on_one_card(resolved(a_profile(cards="none")))
+
+
+def test_limits_of_the_profile_hold_for_the_kernels_too():
+    limited = on_one_card(a_deployment(resources={"ipc": "host", "shm_size": "1g", "ulimits": {"memlock": -1}}))
+    host = made(limited)["HostConfig"]
+    assert (host["IpcMode"], host["ShmSize"]) == ("host", 1 << 30)
+    assert host["Ulimits"] == [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+
+
+# -- a card that is held ----------------------------------------------------------------------------------------------
+
+ENGINE = Container(id="1", name="b70-1-engine", release="1", state="running")
+
+
+@pytest.mark.parametrize(
+    ("who", "container", "hint"),
+    [
+        ("container b70-1-engine of site `b70`", None, "b70ctl drain"),
+        ("process 7 (vllm) in container b70-1-engine", "b70-1-engine", "b70ctl drain"),
+        ("container other of site `x`", None, "b70ctl verify"),
+        ("container mine", "mine", "docker stop mine"),
+        ("process 7 (python3)", None, "b70ctl verify"),
+    ],
+)
+def test_whoever_holds_the_card_is_named_with_the_command_that_frees_it(who, container, hint):
+    refused = card_is_held(CardHolder(ADDRESS, who, container), Observed(containers=(ENGINE,)))
+    assert who in refused.what
+    assert str(refused.hint).startswith(hint)
+
+
+# -- what was said ----------------------------------------------------------------------------------------------------
+
+NO_TORCH = ["Traceback (most recent call last):", '  File "x"', "ModuleNotFoundError: No module named 'torch'"]
+CRASH = ["Traceback (most recent call last):", '  File "x"', "RuntimeError: no device"]
+USAGE = ["usage: python -m b70_kernels.bench [-h]", "   [--json]", "python -m b70_kernels.bench: error: no preset x"]
+
+
+def heard(*err, out=()):
+    found = Heard()
+    for line in out:
+        found.take(line, aside=False)
+    for line in err:
+        found.take(line, aside=True)
+    return found
+
+
+def test_a_traceback_is_kept_and_not_shown_and_everything_else_is_shown():
+    found = Heard()
+    shown = [line for line in ("a warning", *CRASH) if found.take(line, aside=True)]
+    assert shown == ["a warning"]
+    assert found.take("a result", aside=False)
+    assert found.err == ["a warning", *CRASH]
+
+
+@pytest.mark.parametrize(
+    ("err", "code", "image", "kind", "told"),
+    [
+        (NO_TORCH, 1, "a/b:1", Refused, "the image a/b:1 has no torch"),
+        (NO_TORCH, 1, None, MachineError, "the Python here has no torch"),
+        (CRASH, 1, "a/b:1", Exception, "b70_kernels.check broke off: RuntimeError: no device"),
+        (USAGE, 2, "a/b:1", UsageError, "no preset x"),
+        ([], 137, "a/b:1", Exception, "exit 137 (killed"),
+        (["oops"], 3, "a/b:1", Exception, "exit 3: oops"),
+    ],
+)
+def test_why_a_program_came_to_no_result_is_told(err, code, image, kind, told):
+    found = trouble(CHECK, heard(*err), code, image)
+    assert isinstance(found, kind)
+    assert told in str(found)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_result_is_no_trouble_be_it_good_or_bad(code):
+    assert trouble(CHECK, heard("a warning", out=["WRONG x"]), code, "a/b:1") is None
+
+
+def test_a_report_of_what_the_error_tells_already_is_not_kept():
+    kept = [heard(), heard(*NO_TORCH), heard(*USAGE), heard(*CRASH), heard(out=["ok"])]
+    assert [each.worth_keeping for each in kept] == [False, False, False, True, True]
+
+
+def test_the_last_object_on_stdout_is_the_result_and_other_lines_are_none():
+    assert heard(out=[":: banner ::", '{"passed": true}', ""]).result() == {"passed": True}
+    assert heard(out=["ok x", "{not json"]).result() is None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text())))
+def test_whatever_is_said_a_report_holds_it_and_is_json(lines):
+    found = Heard()
+    for aside, line in lines:
+        found.take(line, aside=aside)
+    told = said(CHECK, found, 1, 2.25)
+    assert json.loads(json.dumps(told)) == told
+    assert [*told["lines"], *told["stderr"]] == [*(x for a, x in lines if not a), *(x for a, x in lines if a)]
+    assert trouble(CHECK, found, 3, None) is not None
+
+
+def test_a_report_says_which_image_it_was_by_identity_and_version():
+    told = described(on_one_card(a_deployment()), some_facts(digest="a/b@sha256:" + "1" * 64, torch="2.11"))
+    assert told["image"]["digest"].endswith("1" * 64)
+    assert (told["image"]["vllm"], told["image"]["torch"], told["profile"]) == ("0.21.0", "2.11", "p")
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def table(device, **rows):
+    found = [
+        {"preset": key[0], "rows": int(key[1:]), "head_size": 128, "choice": choice} for key, choice in rows.items()
+    ]
+    return json.dumps({"device": device, "rows": found})
+
+
+def choices(text):
+    return {f"{row['preset']}{row['rows']}": row["choice"] for row in json.loads(text)["rows"]}
+
+
+def test_rows_that_are_not_measured_anew_are_kept_on_one_device():
+    assert choices(merged(table("x", a16=1, a32=2), table("x", a16=3, b16=4))) == {"a16": 3, "a32": 2, "b16": 4}
+
+
+@pytest.mark.parametrize("before", [None, "", "{", "[]", '{"rows": 3}', '{"rows": [1]}', table("y", a32=2)])
+def test_a_table_of_another_device_or_none_gives_nothing(before):
+    assert choices(merged(before, table("x", a16=1))) == {"a16": 1}
+
+
+@pytest.mark.parametrize("after", ["", "{}", "[]", "null", '{"rows": "x"}'])
+def test_what_is_no_table_replaces_none(after):
+    with pytest.raises(Exception, match="wrote no table"):
+        merged(table("x", a16=1), after)

@@ -1,0 +1,102 @@
+"""Copies of the package with one fault each."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import b70_kernels
+from kernel_cases import Kit
+
+SOURCE = Path(b70_kernels.__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A fault: in one file, each of these pieces of text replaced by another."""
+
+    name: str
+    file: str
+    changes: tuple[tuple[str, str], ...]
+
+    def made_in(self, folder: Path) -> Kit:
+        """The package with this fault, importable; ValueError where the text to change is not there exactly once."""
+        package = f"mutant_{self.name}"
+        shutil.copytree(SOURCE, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        path = folder / package / self.file
+        text = path.read_text()
+        for before, after in self.changes:
+            if text.count(before) != 1:
+                raise ValueError(f"{self.file} has {text.count(before)} times: {before}")
+            text = text.replace(before, after)
+        path.write_text(text)
+        sys.path.insert(0, str(folder))
+        try:
+            __import__(package)
+        finally:
+            sys.path.remove(str(folder))
+        return Kit(package)
+
+
+def attention(name: str, *changes: tuple[str, str]) -> Mutant:
+    """A fault of the attention kernel."""
+    return Mutant(name, "attention_kernel.py", changes)
+
+
+INFINITE = [(f"tl.constexpr({number})", 'tl.constexpr(float("-inf"))') for number in ("-1.0e30", "-1.0e38")]
+LIMIT = "seq_len - q_len + position + 1, 0)"
+
+# exp(-inf - -inf) where a split has nothing that a row sees, as the softmax over splits is often written
+INFINITE_SOFTMAX = attention(
+    "infinite_softmax",
+    *INFINITE,
+    ("inverse = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)", "inverse = 1.0 / total"),
+    ("lse = tl.where(some, maximum + tl.log2(tl.where(some, total, 1.0)), LOWEST)", "lse = maximum + tl.log2(total)"),
+    ("counts = lse > LOWEST * 0.5", "counts = known"),
+)
+INFINITE_SENTINEL = attention("infinite_sentinel", *INFINITE)
+LIMIT_ONE_LATE = attention("limit_one_late", (LIMIT, "seq_len - q_len + position + 2, 0)"))
+LIMIT_ONE_EARLY = attention("limit_one_early", (LIMIT, "seq_len - q_len + position, 0)"))
+SAME_LIMIT_FOR_ALL = attention("same_limit_for_all", (LIMIT, "seq_len, 0)"))
+DROPPED_TAIL_TILE = attention("dropped_tail_tile", ("last_position + KEYS) // KEYS", "last_position + 1) // KEYS"))
+WINDOW_ONE_SHORT = attention("window_one_short", ("limit[:, None] - window)", "limit[:, None] - window + 1)"))
+TAIL_IS_READ = attention(
+    "tail_is_read", ("tl.minimum(at, seq_len - 1)", "tl.minimum(at, (seq_len + PAGE - 1) // PAGE * PAGE - 1)")
+)
+EMPTY_SPLIT_UNWRITTEN = attention(
+    "empty_split_unwritten", ("partial_lse + part, lse, mask=valid)", "partial_lse + part, lse, mask=valid & some)")
+)
+SINGLE_FP16_WEIGHTS = attention(
+    "single_fp16_weights",
+    (
+        "        # each tile is summed from zero",
+        "        low = (low * 0.0).to(tl.float16)\n        # each tile is summed from zero",
+    ),
+)
+SINGLE_FP16_QUERY = attention(
+    "single_fp16_query",
+    ("    return halves(wide)", "    high, low = halves(wide)\n    return high, (low * 0.0).to(tl.float16)"),
+)
+MERGE_FORGETS_WEIGHTS = attention("merge_forgets_weights", ("part * weight[:, None], 0)", "part, 0)"))
+SWAPPED_NIBBLE = Mutant(
+    "swapped_nibble",
+    "unpack.py",
+    (("centred(word, 0, 15, 8.0), centred(word, 4,", "centred(word, 4, 15, 8.0), centred(word, 0,"),),
+)
+SWAPPED_THIRDS = Mutant(
+    "swapped_thirds", "unpack.py", (("cubic(word, 0), cubic(word, 3)", "cubic(word, 3), cubic(word, 0)"),)
+)
+NO_NORM_CORRECTION = Mutant(
+    # as if every direction's codes were as long as those of the ideal codebook
+    "no_norm_correction",
+    "store_kernel.py",
+    (("norm / tl.sqrt(tl.sum(square, 1))", "norm * 0.0816"),),
+)
+CUT_VALUE_CODES = Mutant("cut_value_codes", "store_kernel.py", (("scale[:, None] + 0.5)", "scale[:, None])"),))
+WRONG_SIGMA = Mutant(
+    "wrong_sigma",
+    "store.py",
+    (("return (*borders,", "borders = tuple(each / 2**0.5 for each in borders)\n    return (*borders,"),),
+)

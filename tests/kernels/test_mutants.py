@@ -1,0 +1,122 @@
+"""Every gate can fail: copies of the package with one fault each do not get past the gate that is named for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import kernel_gates as gates
+import kernel_store_gates as store_gates
+import mutants
+import pytest
+from kernel_cases import NAN, OTHER, REAL, Kit, Shape, call, config, normal
+from kernel_scope import FULL
+from mutants import Mutant
+
+FOUR, THREE = Shape("4bit_nc"), Shape("3bit_nc")
+Gate = Callable[[Kit], object]
+
+
+def short_contexts(kit: Kit) -> object:
+    return gates.short_contexts(kit, Shape("k3v4_nc"), [5, 20, 33], [4], [2], keys=16)
+
+
+def accuracy(kit: Kit) -> object:
+    return gates.accuracy(call(kit, FOUR, [(37, 3), (20, 1)]), config(kit, 2))
+
+
+def accuracy_of_three_bits(kit: Kit) -> object:
+    return gates.accuracy(call(kit, THREE, [(37, 2)]), config(kit, 2))
+
+
+def window(kit: Kit) -> object:
+    # the first tile, up to token 63, is hidden from the last four rows
+    return gates.accuracy(call(kit, FOUR, [(87, 8)]), config(kit), window=20)
+
+
+def future(kit: Kit) -> object:
+    return gates.future_changes_nothing(kit, FOUR, 37, 3)
+
+
+def needle(kit: Kit) -> object:
+    return gates.needle(kit, FOUR, 37, 3, [31, 32, 36])
+
+
+def verify(kit: Kit) -> object:
+    return gates.verify_is_decode(kit, FOUR, 37, 3)
+
+
+def spiky(kit: Kit) -> object:
+    return gates.spiky_values(kit, FOUR)
+
+
+def sharp(kit: Kit) -> object:
+    query = normal(4, FOUR.heads, FOUR.head_size, seed=1, spread=8.0)
+    return gates.accuracy(call(kit, FOUR, [(37, 3), (70, 1)], query=query), config(kit, 2))
+
+
+def poison(kit: Kit) -> object:
+    return gates.poison_is_never_read(kit, FOUR, [(37, 2), (5, 1)], [NAN, OTHER])
+
+
+def codes(kit: Kit) -> object:
+    return store_gates.codes_and_scales(kit, FOUR, *(normal(40, 1, 64, seed=kind).half() for kind in range(2)))
+
+
+def distortion(kit: Kit) -> object:
+    return store_gates.distortion(kit, FOUR, 512)
+
+
+NAMED: list[tuple[Mutant, tuple[Gate, ...]]] = [
+    (mutants.INFINITE_SOFTMAX, (short_contexts,)),
+    (mutants.INFINITE_SENTINEL, (window,)),
+    (mutants.LIMIT_ONE_LATE, (accuracy, future, needle)),
+    (mutants.LIMIT_ONE_EARLY, (accuracy, future, needle)),
+    (mutants.SAME_LIMIT_FOR_ALL, (accuracy, future, verify)),
+    (mutants.DROPPED_TAIL_TILE, (accuracy, needle, short_contexts)),
+    (mutants.WINDOW_ONE_SHORT, (window,)),
+    (mutants.TAIL_IS_READ, (poison,)),
+    (mutants.EMPTY_SPLIT_UNWRITTEN, (poison,)),
+    (mutants.SINGLE_FP16_WEIGHTS, (spiky,)),
+    (mutants.SINGLE_FP16_QUERY, (sharp,)),
+    (mutants.MERGE_FORGETS_WEIGHTS, (accuracy,)),
+    (mutants.SWAPPED_NIBBLE, (accuracy,)),
+    (mutants.SWAPPED_THIRDS, (accuracy_of_three_bits,)),
+    (mutants.NO_NORM_CORRECTION, (codes,)),
+    (mutants.CUT_VALUE_CODES, (codes,)),
+    (mutants.WRONG_SIGMA, (codes, distortion)),
+]
+EVERY_GATE = sorted({gate for _, named in NAMED for gate in named}, key=lambda gate: gate.__name__)
+
+
+def caught(gate: Gate, kit: Kit) -> bool:
+    """Whether a gate refuses a copy of the package; any other error is no answer."""
+    try:
+        gate(kit)
+    except AssertionError:
+        return True
+    return False
+
+
+if not FULL:
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+    @pytest.mark.parametrize(("mutant", "named"), NAMED, ids=lambda value: getattr(value, "name", "gates"))
+    def test_a_fault_is_caught_by_every_gate_that_is_named_for_it(
+        mutant: Mutant, named: tuple[Gate, ...], tmp_path: Path
+    ) -> None:
+        kit = mutant.made_in(tmp_path)
+        for gate in named:
+            assert caught(gate, kit), f"{gate.__name__} lets {mutant.name} through"
+
+    @pytest.mark.parametrize("gate", EVERY_GATE, ids=lambda gate: gate.__name__)
+    def test_without_a_fault_the_gate_lets_through(gate: Gate) -> None:
+        gate(REAL)
+
+    def test_a_copy_without_a_fault_is_let_through(tmp_path: Path) -> None:
+        accuracy(mutants.attention("none").made_in(tmp_path))
+
+
+def test_a_fault_that_no_longer_fits_the_source_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="0 times: no such text"):
+        mutants.attention("outdated", ("no such text", "")).made_in(tmp_path)
