@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from b70ctl import __version__
-from b70ctl.errors import B70Error, Exit
+from b70ctl.errors import B70Error, Exit, UsageError
 
 
 class Entry(NamedTuple):
@@ -24,6 +24,8 @@ class Entry(NamedTuple):
     help: str
 
 
+_JSON = "b70ctl.json"
+"""Where a call remembers that its words ask for JSON, before they are understood."""
 SERVE, LOOK, WRITE = "Serve", "Look", "Write"
 
 COMMANDS: dict[str, Entry] = {
@@ -72,6 +74,7 @@ class Lazy(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself, imported now."""
+        ctx.meta[_JSON] = "--json" in args[: args.index("--") if "--" in args else None]
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(str(name)) if command is not None else None, rest
 
@@ -80,7 +83,7 @@ class Lazy(TyperGroup):
         try:
             return super().invoke(ctx)
         except B70Error as error:
-            _say(error)
+            _say(ctx, error)
             raise typer.Exit(int(error.exit_code)) from None
         except KeyboardInterrupt:
             raise typer.Exit(int(Exit.INTERRUPTED)) from None
@@ -88,13 +91,18 @@ class Lazy(TyperGroup):
             # whoever read our output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(int(Exit.FAILED)) from None
-        except (typer.Exit, typer.Abort, typer.TyperException):
+        except (typer.Exit, typer.Abort):
             raise
+        except typer.TyperException as error:
+            if not ctx.meta.get(_JSON):
+                raise
+            _say(ctx, UsageError(error.format_message(), hint=f"{_path_of(error, ctx)} --help"))
+            raise typer.Exit(error.exit_code) from None
         except Exception as error:
             if os.environ.get("B70CTL_DEBUG"):
                 raise
             again = "run it again with B70CTL_DEBUG=1, and report what it prints"
-            _say(B70Error(f"unexpected {type(error).__name__}: {error}; this is a fault of b70ctl", hint=again))
+            _say(ctx, B70Error(f"unexpected {type(error).__name__}: {error}; this is a fault of b70ctl", hint=again))
             raise typer.Exit(int(Exit.FAILED)) from None
 
 
@@ -117,10 +125,16 @@ def _as_elsewhere(pieces: Callable[[Any], list[str]]) -> Callable[[Any], list[st
     return lambda ctx: [piece.replace("{", "").replace("}", "") for piece in pieces(ctx)]
 
 
-def _say(error: B70Error) -> None:
+def _say(ctx: Any, error: B70Error) -> None:
     from b70ctl.cli.console import console
 
+    # what is wrong with the words themselves is found before the command hears of its --json
+    console().json = console().json or bool(ctx.meta.get(_JSON))
     console().error(error)
+
+
+def _path_of(error: Any, ctx: Any) -> str:
+    return str((getattr(error, "ctx", None) or ctx).command_path)
 
 
 app = typer.Typer(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any, TextIO
 
 from b70ctl.core.losses import held_words, lost_words
 from b70ctl.core.plan import Plan, Verb
+from b70ctl.core.printable import printable
 from b70ctl.core.progress import Booting, Emptying, Event, Lost, Note, Probed, StepBegun, StepDone, StepFailed
 from b70ctl.errors import B70Error, MachineError, UsageError
 
@@ -185,23 +185,6 @@ class Console:
         if self._status is not None:
             with contextlib.suppress(OSError):
                 self._status.stop()
-
-
-_ORDERS = re.compile(r"(\x1b\[(?:0?[01]|(?:0?[01];)?0?(?:3|9)[0-7]|0;0|39|22)?m|\r\n)"
-                     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # fmt: skip
-"""What a terminal obeys, of which the first group may pass: bold, the usual colours, a line's end."""
-
-
-def printable(text: str) -> str:
-    """Text of whatever origin as a terminal may have it: it names an order to the terminal, and gives none.
-
-    `ESC ] 0 ;`, as a log or a name may have it, would set the terminal's title, and others do worse.
-    """
-    return _ORDERS.sub(lambda found: found[1] or _named(ord(found[0])), text)
-
-
-def _named(code: int) -> str:
-    return f"^{chr(code + 0x40)}" if code < 0x20 else f"\\u{code:04x}"
 
 
 _busy = False

@@ -9,7 +9,7 @@ import typer
 from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import expected, show
 from b70ctl.cli.ready import can_leave, can_return, companions_fit
-from b70ctl.cli.switching import report
+from b70ctl.cli.switching import report, serves
 from b70ctl.core import standing
 from b70ctl.core.losses import lost_words
 from b70ctl.core.plan import Plan, plan_drain, plan_restore
@@ -104,6 +104,7 @@ def restore(here: Here, *, dry_run: bool) -> None:
     with here.changing() as change:
         plan = _restore_plan(here)
         if not plan.steps:
+            serves(here, here.store.release(str(plan.incumbent)))
             here.console.say(f"{plan.incumbent} serves; the site is not drained")
             return
         release = here.store.release(str(plan.wanted))

@@ -16,7 +16,7 @@ from b70ctl.cli.here import Here
 from b70ctl.core.diagnosis import Reader
 from b70ctl.core.incident import KERNEL_LINES, LOG_LINES, hidden, secrets_of, shown, tail
 from b70ctl.core.inventory import Software, inventory, software_of_facts
-from b70ctl.core.watching import Fault
+from b70ctl.core.watchfault import Fault
 from b70ctl.edge import hostasks, logsource
 from b70ctl.edge.diagnoses import read_causes
 from b70ctl.edge.files import now

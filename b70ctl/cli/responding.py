@@ -14,7 +14,8 @@ from b70ctl.cli.ready import can_return
 from b70ctl.core.plan import plan_restart
 from b70ctl.core.standing import resting
 from b70ctl.core.watch import COMMAND, Watch, own, restarts_begun, restarts_left
-from b70ctl.core.watching import Fault, Kind, Memory, stands, started_anew
+from b70ctl.core.watchfault import Fault, Kind, Memory
+from b70ctl.core.watching import stands, started_anew
 from b70ctl.edge.files import moment, now
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.watching import Monitor

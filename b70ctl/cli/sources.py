@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +42,7 @@ def chosen(here: Here, target: str | None, container: str | None, *, kernel: boo
         return Source(f"container {container}", blocks, over)
     if target == "-":
         return Source("stdin", logsource.of_stdin())
-    if target is not None and (os.path.isfile(target) or "/" in target):
+    if target is not None and (logsource.is_file(target) or "/" in target):
         return Source(target, logsource.of_file(Path(target)))
     return _release(here, target)
 

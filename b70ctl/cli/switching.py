@@ -57,6 +57,7 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     number += 1 if world.adopted else 0
     incumbent = world.adopted or incumbent
     if incumbent and _same(here, incumbent, wanted, observed):
+        serves(here, incumbent)
         here.console.say(f"{incumbent.id} serves this already; `b70ctl restart` starts it anew")
         return
     can_become(here, wanted, incumbent, observed)
@@ -123,11 +124,17 @@ def report(here: Here, plan: Plan) -> None:
     release = here.store.release(str(plan.wanted))
     for line in boot_lines(here.store, release):
         here.console.say(f"  {line}")
+    serves(here, release)
     address = release.deployment.address
-    if here.console.json:
-        here.console.data({"event": "serving", "release": release.id, "models": release.deployment.served_names,
-                           "url": f"{address.url}/v1"})  # fmt: skip
     here.console.say(f"{release.id} serves {', '.join(release.deployment.served_names)} at {address.url}/v1")
+
+
+def serves(here: Here, release: Release) -> None:
+    """The same for a program, whether or not there was anything to do."""
+    if here.console.json:
+        deployment = release.deployment
+        here.console.data({"event": "serving", "release": release.id, "models": deployment.served_names,
+                           "url": f"{deployment.address.url}/v1"})  # fmt: skip
 
 
 def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
@@ -144,6 +151,7 @@ def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
         target = here.store.release(str(plan.wanted))
         change.lease([target.deployment.cards])
         if not plan.steps:
+            serves(here, target)
             here.console.say(f"{plan.wanted} serves already")
             return
         can_return(change, target, here.store.releases().get(plan.incumbent or ""), observed)

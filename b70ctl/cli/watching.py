@@ -14,7 +14,8 @@ from b70ctl.cli.here import Here, cut_off, words
 from b70ctl.cli.responding import Lines, Response, said
 from b70ctl.core.standing import resting
 from b70ctl.core.watch import Watch, own
-from b70ctl.core.watching import Judgement, Memory, asks_again, judge, may_ask
+from b70ctl.core.watchfault import Judgement, Memory
+from b70ctl.core.watching import asks_again, judge, may_ask
 from b70ctl.core.watchlook import Look, record_of
 from b70ctl.edge import filling
 from b70ctl.edge.endpoint import Endpoint

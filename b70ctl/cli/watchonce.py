@@ -10,7 +10,8 @@ from b70ctl.cli.here import Here, cut_off
 from b70ctl.cli.watching import monitor_of
 from b70ctl.core.standing import resting
 from b70ctl.core.watch import Watch
-from b70ctl.core.watching import Kind, Memory, judge
+from b70ctl.core.watchfault import Kind, Memory
+from b70ctl.core.watching import judge
 from b70ctl.core.watchlook import Look, Outcome, ProbeResult
 from b70ctl.edge.files import now
 from b70ctl.edge.watching import Monitor

@@ -98,6 +98,8 @@ class Container(Value):
     state: str
     """Docker's word: created, running, restarting, exited, dead, …"""
     exit_code: int = 0
+    restarts: int = 0
+    """How often Docker started it again since a person, or b70ctl, did."""
     policy: str = "no"
     health: str | None = None
     started: str = ""

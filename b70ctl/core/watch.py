@@ -12,6 +12,8 @@ from b70ctl.core.profile import Strict
 
 COMMAND = "watch"
 """The plan's command in the journal, by which restarts are counted."""
+_WAYS_BACK = ("restart", "start", "switch", "rollback", "restore")
+_PROVEN = ("done", "finished")
 
 
 class Watch(Strict):
@@ -46,8 +48,21 @@ def own(op: Op) -> bool:
 
 
 def restarts_begun(history: Iterable[Op]) -> list[str]:
-    """When each restart by a watch was begun, as the journal is stamped."""
-    return [op.begin.at for op in history if own(op)]
+    """When each restart by a watch was begun, as the journal is stamped, since a person last proved an engine here.
+
+    They looked and saw to it: from then on it is another count.
+    """
+    begun: list[str] = []
+    for op in history:
+        if own(op):
+            begun.append(op.begin.at)
+        elif _proved(op):
+            begun.clear()
+    return begun
+
+
+def _proved(op: Op) -> bool:
+    return op.plan.command in _WAYS_BACK and bool(op.plan.steps) and op.end is not None and op.end.result in _PROVEN
 
 
 def restarts_left(watch: Watch, begun: Iterable[float], now: float) -> int:

@@ -2,94 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from b70ctl.core.metrics import Metrics
+from b70ctl.core.outage import still_gone, unwell
 from b70ctl.core.watch import Watch
-from b70ctl.core.watchlook import Look, Outcome, ProbeResult, progress
+from b70ctl.core.watchfault import Fault, Judgement, Kind, Memory, Said
+from b70ctl.core.watchlook import Look, Outcome, progress
 
-_RUNS = ("running", "restarting", "paused")
 # one figure above a limit is a peak; this many in a row are a state
 _IN_A_ROW = 3
-
-
-class Kind(StrEnum):
-    """What can be wrong."""
-
-    GONE = "gone"
-    UNREACHABLE = "unreachable"
-    WEDGE = "wedge"
-    DEGENERATE = "degenerate"
-    ENDED = "ended"
-    DRIFT = "drift"
-    KV_FULL = "kv-full"
-
-
-ACTING = frozenset((Kind.GONE, Kind.UNREACHABLE, Kind.WEDGE, Kind.DEGENERATE))
-"""What a restart may cure; of an engine that ended by itself the incident is captured, and the others are told."""
-
 _MEANS = {Outcome.WRONG: Kind.DEGENERATE, Outcome.SILENT: Kind.WEDGE, Outcome.REFUSED: Kind.UNREACHABLE}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What earlier looks left behind; a new one knows nothing yet."""
-
-    well: bool | None = None
-    unwell_since: float | None = None
-    gone_since: float | None = None
-    """Since when Docker shows no container of it that runs."""
-    started: str | None = None
-    """When the container was started, as Docker told it while the engine was well."""
-    counters: tuple[float | None, ...] | None = None
-    moved: float = 0.0
-    """When the counters last moved, or nothing ran, as far as it was seen."""
-    ran: bool = False
-    failures: tuple[ProbeResult, ...] = ()
-    rates: tuple[float, ...] = ()
-    full: int = 0
-    told: frozenset[Kind] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that lasted long enough, with what shows it."""
-
-    kind: Kind
-    evidence: str
-    asked: bool = False
-    """Whether a probe showed it, and not a look."""
-    started: str | None = None
-    """When the container was started that it was judged on; None where that says nothing: of a boot, which may be one
-    of many, and where Docker was not asked."""
-
-    @property
-    def acts(self) -> bool:
-        """Whether a restart may cure it."""
-        return self.kind in ACTING
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A line about a change; `what` is one word for programs."""
-
-    what: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What is remembered from now on, what is to be told, and the fault if there is one."""
-
-    memory: Memory
-    said: tuple[Said, ...] = ()
-    fault: Fault | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether an earlier fault is over: there is none, and no probe that failed waits to be confirmed."""
-        return self.fault is None and not self.memory.failures
 
 
 def judge(memory: Memory, look: Look, watch: Watch, *, boot: float, record: float | None = None) -> Judgement:
@@ -98,44 +21,23 @@ def judge(memory: Memory, look: Look, watch: Watch, *, boot: float, record: floa
     `boot` is how long the engine may take to start, `record` the decode rate that it had when the release was new.
     """
     if look.unwell is not None:
-        return _unwell(memory, look, watch, boot)
-    said = [] if memory.well else [Said("healthy", "the engine is healthy")]
+        return unwell(memory, look, watch, boot)
+    said = [] if memory.well or _passed(look) else [Said("answers", _answers(watch))]
     memory, ended = _noted(memory, look)
     memory = _moved(replace(memory, well=True, unwell_since=None, gone_since=None), look)
     for step in (_asked, _drifted, _filled):
         memory, more = step(memory, look, watch, record)
         said += more
     fault = _silence(memory, look, watch) or _probes(memory, watch) or ended
-    return Judgement(memory, tuple(said), fault)
+    return Judgement(replace(memory, sound=memory.sound and fault in (None, ended)), tuple(said), fault)
 
 
-def _unwell(memory: Memory, look: Look, watch: Watch, boot: float) -> Judgement:
-    since = look.at if memory.unwell_since is None else memory.unwell_since
-    container = look.container
-    # an engine that was never seen well may be booting, one that was started anew since is
-    booting = memory.well is None or (container is not None and container.started != memory.started)
-    gone = _gone_since(memory, look)
-    later = replace(memory, well=None if memory.well is None else False, unwell_since=since, gone_since=gone)
-    said = () if memory.unwell_since is not None else (Said("booting" if booting else "unwell", str(look.unwell)),)
-    if not look.docker:
-        return Judgement(later, said)
-    started = None if booting or container is None else container.started
-    if gone is not None:
-        lasted, limit = look.at - gone, watch.unreachable
-        state = f"is {container.state}, exit code {container.exit_code}" if container else "is not there"
-        fault = Fault(Kind.GONE, f"the engine's container {state}, for {lasted:.0f} s", started=started)
-    else:
-        lasted, limit = look.at - since, max(boot, watch.unreachable) if booting else watch.unreachable
-        fault = Fault(Kind.UNREACHABLE, f"{look.unwell}, for {lasted:.0f} s", started=started)
-    return Judgement(later, said, fault if lasted >= limit else None)
+def _passed(look: Look) -> bool:
+    return look.asked is not None and look.asked.outcome is Outcome.PASSED
 
 
-def _gone_since(memory: Memory, look: Look) -> float | None:
-    if not look.docker:
-        return memory.gone_since
-    if look.container is not None and look.container.state in _RUNS:
-        return None
-    return look.at if memory.gone_since is None else memory.gone_since
+def _answers(watch: Watch) -> str:
+    return f"/health says 200; whether the engine is healthy its next probe tells, one every {watch.every:g} min"
 
 
 def _noted(memory: Memory, look: Look) -> tuple[Memory, Fault | None]:
@@ -143,10 +45,12 @@ def _noted(memory: Memory, look: Look) -> tuple[Memory, Fault | None]:
     if look.container is None:
         return memory, None
     before, started = memory.started, look.container.started
+    code = "" if memory.exit_code is None else f", exit code {memory.exit_code}"
+    memory = replace(memory, restarts=look.container.restarts + 1, exit_code=None, started=started)
     if before in (None, started):
-        return replace(memory, started=started), None
-    anew = replace(memory, started=started, counters=None, failures=(), rates=())
-    evidence = f"the engine that was started at {before} ended, and Docker started it again at {started}"
+        return memory, None
+    anew = replace(memory, sound=False, counters=None, failures=(), rates=())
+    evidence = f"the engine that was started at {before} ended{code}, and Docker started it again at {started}"
     return anew, Fault(Kind.ENDED, evidence)
 
 
@@ -174,8 +78,9 @@ def _asked(memory: Memory, look: Look, watch: Watch, _: float | None) -> tuple[M
         return memory, []
     if asked.outcome is Outcome.PASSED:
         said = [Said("probe-passed", f"the probe passes again: {asked.detail}")] if memory.failures else []
+        said = said if memory.sound else [Said("healthy", "the engine is healthy")]
         rates = (*memory.rates, asked.rate)[-_IN_A_ROW:] if asked.rate else memory.rates
-        return replace(memory, failures=(), rates=rates), said
+        return replace(memory, sound=True, failures=(), rates=rates), said
     failures = (*memory.failures, asked)[-watch.confirm :]
     return replace(memory, failures=failures), [Said("probe-failed", f"{asked.outcome}: {asked.detail}")]
 
@@ -243,7 +148,7 @@ def stands(fault: Fault, memory: Memory, look: Look) -> bool:
         failed = asked is not None and asked.outcome is not Outcome.PASSED and not asked.others
         return failed or look.unwell is not None
     if fault.kind is Kind.GONE:
-        return look.container is None or look.container.state not in _RUNS
+        return still_gone(memory, look)
     if fault.kind is Kind.WEDGE:
         running = bool(look.metrics and look.metrics.running)
         return look.unwell is not None or (running and progress(look.metrics or Metrics()) == memory.counters)

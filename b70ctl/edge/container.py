@@ -24,6 +24,7 @@ def as_container(about: Mapping[str, Any], releases: Mapping[str, Release]) -> C
         release=adopted or release,
         state=state["Status"],
         exit_code=state.get("ExitCode") or 0,
+        restarts=about.get("RestartCount") or 0,
         policy=(about["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no",
         health=(state.get("Health") or {}).get("Status"),
         started=state.get("StartedAt", ""),

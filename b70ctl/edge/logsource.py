@@ -25,6 +25,14 @@ LAST_LINES = 100_000
 _KERNEL_LOGS = (("dmesg",), ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-monotonic"))
 
 
+def is_file(name: str) -> bool:
+    """Whether a name, however odd, is that of a file."""
+    try:
+        return Path(name).is_file()
+    except OSError:
+        return False  # too long for any
+
+
 def of_file(path: Path) -> Iterator[bytes]:
     """A file's lines; UsageError for what is no file: a device may have no end, and a named pipe no beginning."""
     try:

@@ -191,18 +191,23 @@ def halves(wide):
 
 @triton.jit(do_not_specialize=["rows"])
 def rotate_queries(query, hadamard, rotated, rows, q_token_stride, q_head_stride, HEADS: tl.constexpr,
-                   D: tl.constexpr, ROWS: tl.constexpr):  # fmt: skip
+                   D: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
     """One program: a block of rows (token and head), multiplied by the signs of the Hadamard matrix, float32.
 
-    A program of its own: it costs one launch, and saves every split the same multiplication.
+    CHUNK rows of the matrix at a time: all 256 do not fit in an Intel card's local memory. A program of its own: it
+    costs one launch, and saves every split the same multiplication.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
     row = tl.where(inside, row, 0).to(tl.int64)
     dimension = tl.arange(0, D)
-    at = (row // HEADS * q_token_stride + row % HEADS * q_head_stride)[:, None] + dimension[None, :]
-    # bf16 fits in fp16 up to 65504; signs times it are exact, so the rotation is as good as float32 adds
-    turned = tl.dot(tl.load(query + at).to(tl.float16), tl.load(hadamard + dimension[:, None] * D + dimension[None, :]))
+    at = query + (row // HEADS * q_token_stride + row % HEADS * q_head_stride)[:, None]
+    turned = tl.zeros([ROWS, D], tl.float32)
+    for begin in range(0, D, CHUNK):
+        part = begin + tl.arange(0, CHUNK)
+        signs = tl.load(hadamard + part[:, None] * D + dimension[None, :])
+        # bf16 fits in fp16 up to 65504; signs times it are exact, so the rotation is as good as float32 adds
+        turned = tl.dot(tl.load(at + part[None, :]).to(tl.float16), signs, turned)
     tl.store(rotated + row[:, None] * D + dimension[None, :], turned, mask=inside[:, None])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from . import tuning
 from .cache import Cache, Layout
 from .dequantise_kernel import dequantise_tokens
 from .quantiser import hadamard
@@ -14,7 +15,7 @@ BLOCK = 64
 
 def dequantise(
     cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor, out_start: torch.Tensor, longest: int,
-    keys: torch.Tensor, values: torch.Tensor,
+    keys: torch.Tensor, values: torch.Tensor, launch: tuning.Launch | None = None,
 ) -> None:  # fmt: skip
     """Write the first `lengths[r]` tokens of every request r to rows out_start[r] and on of `keys` and `values`.
 
@@ -24,10 +25,12 @@ def dequantise(
     if keys.shape[1:] != (cache.kv_heads, cache.head_size) or keys.stride() != values.stride() or keys.stride(2) != 1:
         wanted = f"[rows, {cache.kv_heads}, {cache.head_size}], alike in strides"
         raise ValueError(f"keys {tuple(keys.shape)}, values {tuple(values.shape)}: wanted {wanted}")
+    launch = launch or tuning.launch(keys.device)
     page_stride, token_stride, head_stride = cache.strides
     dequantise_tokens[(max(1, -(-longest // BLOCK)), cache.kv_heads, lengths.shape[0])](
         cache.pages, block_table, lengths, out_start, hadamard(cache.head_size, str(keys.device)), keys, values,
         block_table.stride(0), page_stride, token_stride, head_stride, keys.stride(0), keys.stride(1),
         D=cache.head_size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits, VALUE_BITS=cache.preset.value_bits,
-        PLANAR=cache.layout is Layout.PLANAR, NATIVE_FP8=False, TOKENS=BLOCK, num_warps=4,
+        PLANAR=cache.layout is Layout.PLANAR, NATIVE_FP8=False, TOKENS=BLOCK,
+        CHUNK=min(cache.head_size, launch.chunk), num_warps=launch.warps, **launch.options,
     )  # fmt: skip

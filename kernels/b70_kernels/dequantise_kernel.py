@@ -13,7 +13,7 @@ def dequantise_tokens(
     cache, block_table, lengths, out_start, hadamard, keys, values,
     block_stride, page_stride, token_stride, head_stride, out_token_stride, out_head_stride,
     D: tl.constexpr, PAGE: tl.constexpr, KEY_BITS: tl.constexpr, VALUE_BITS: tl.constexpr, PLANAR: tl.constexpr,
-    NATIVE_FP8: tl.constexpr, TOKENS: tl.constexpr,
+    NATIVE_FP8: tl.constexpr, TOKENS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """One program: a block of tokens of one request and one KV head; keys are rotated back."""
     request = tl.program_id(2)
@@ -45,13 +45,14 @@ def dequantise_tokens(
         if not PLANAR:
             squares = squared(key_0) + squared(key_1) + squared(key_2) + squared(key_3)
             key_scale = key_scale * tl.rsqrt(tl.sum(squares, 1))
-        every = tl.arange(0, D)
-        back = tl.dot(key_0, signs(hadamard, w, every, D, PLANAR, 0))
-        back = tl.dot(key_1, signs(hadamard, w, every, D, PLANAR, 1), back)
-        back = tl.dot(key_2, signs(hadamard, w, every, D, PLANAR, 2), back)
-        back = tl.dot(key_3, signs(hadamard, w, every, D, PLANAR, 3), back)
-        back = back * (key_scale * D**-0.5)[:, None]
-        tl.store(keys + row + every[None, :], back.to(keys.dtype.element_ty), mask=mask)
+        key_scale = (key_scale * D**-0.5)[:, None]
+        for first in range(0, D, CHUNK):
+            part = first + tl.arange(0, CHUNK)
+            back = tl.dot(key_0, signs(hadamard, w, part, D, PLANAR, 0))
+            back = tl.dot(key_1, signs(hadamard, w, part, D, PLANAR, 1), back)
+            back = tl.dot(key_2, signs(hadamard, w, part, D, PLANAR, 2), back)
+            back = tl.dot(key_3, signs(hadamard, w, part, D, PLANAR, 3), back)
+            tl.store(keys + row + part[None, :], (back * key_scale).to(keys.dtype.element_ty), mask=mask)
     scale = value_scale[:, None]
     middle = middle[:, None]
     store_tile(values, row, value_0.to(tl.float32) * scale + middle, w, mask, D, PLANAR, 0)
@@ -67,6 +68,6 @@ def store_tile(out, row, tile, w, mask, D: tl.constexpr, PLANAR: tl.constexpr, T
 
 
 @triton.jit
-def signs(hadamard, w, every, D: tl.constexpr, PLANAR: tl.constexpr, TILE: tl.constexpr):
-    """The rows of the rotation that one tile's dimensions are multiplied with."""
-    return tl.load(hadamard + dimensions(w, D, PLANAR, TILE)[:, None] * D + every[None, :])
+def signs(hadamard, w, part, D: tl.constexpr, PLANAR: tl.constexpr, TILE: tl.constexpr):
+    """The rows of the rotation that one tile's dimensions are multiplied with, and of those some columns."""
+    return tl.load(hadamard + dimensions(w, D, PLANAR, TILE)[:, None] * D + part[None, :])

@@ -6,6 +6,7 @@ import functools
 
 import torch
 
+from . import tuning
 from .cache import Cache, Layout
 from .presets import Preset
 from .quantiser import CODEBOOK_3, CODEBOOK_4, hadamard, thresholds
@@ -15,11 +16,14 @@ BLOCK = 64
 """Tokens of one program."""
 
 
-def store(key: torch.Tensor, value: torch.Tensor, cache: Cache, slots: torch.Tensor) -> None:
+def store(
+    key: torch.Tensor, value: torch.Tensor, cache: Cache, slots: torch.Tensor, launch: tuning.Launch | None = None,
+) -> None:  # fmt: skip
     """Write tokens where `slots` says: page * page_size + place, a negative one is left out.
 
-    key and value [tokens, KV heads, D], fp16 or bf16, finite; slots [tokens] int32 or int64, on the same device, no
-    slot twice. Other bytes of the cache stay as they are. Raises ValueError for shapes that do not fit the cache.
+    key and value [tokens, KV heads, D], fp16 or bf16, magnitudes of 65504 at most; slots [tokens] int32 or int64, on
+    the same device, no slot twice. Other bytes of the cache stay as they are. Raises ValueError for shapes that do not
+    fit the cache.
     """
     tokens, heads, size = key.shape
     if (heads, size) != (cache.kv_heads, cache.head_size) or value.shape != key.shape:
@@ -29,13 +33,15 @@ def store(key: torch.Tensor, value: torch.Tensor, cache: Cache, slots: torch.Ten
         raise ValueError("key and value: their last dimension has to be contiguous")
     if tokens == 0:
         return
+    launch = launch or tuning.launch(key.device)
     page_stride, token_stride, head_stride = cache.strides
     borders, squares = _tables(cache.preset, cache.layout)
     store_tokens[(-(-tokens // BLOCK), heads)](
         key, value, cache.pages, slots, hadamard(size, str(key.device)), tokens,
         key.stride(0), key.stride(1), value.stride(0), value.stride(1), page_stride, token_stride, head_stride,
         *borders, *squares, D=size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits,
-        VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR, TOKENS=BLOCK, num_warps=4,
+        VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR, TOKENS=BLOCK,
+        CHUNK=min(size, launch.chunk), num_warps=launch.warps, **launch.options,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ def store_tokens(
     T7: tl.constexpr, S0: tl.constexpr, S1: tl.constexpr, S2: tl.constexpr, S3: tl.constexpr, S4: tl.constexpr,
     S5: tl.constexpr, S6: tl.constexpr, S7: tl.constexpr,
     D: tl.constexpr, PAGE: tl.constexpr, KEY_BITS: tl.constexpr, VALUE_BITS: tl.constexpr, PLANAR: tl.constexpr,
-    TOKENS: tl.constexpr,
+    TOKENS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """One program: a block of tokens of one KV head. T1 to T7: where a key's code changes; S0 to S7: squared codes."""
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
@@ -32,11 +32,11 @@ def store_tokens(
     if KEY_BITS == 8:
         store_bytes(cache, head, place, token_stride, 0, to_fp8(row.to(tl.float32)), kept, D, PLANAR)
     else:
-        signs = tl.load(hadamard + dimension[:, None] * D + dimension[None, :])
         wide = row.to(tl.float32)
         norm = tl.sqrt(tl.sum(wide * wide, 1))
         # not divided by sqrt(D): over the norm, a coordinate is one of N(0, 1)
-        unit = tl.dot(row.to(tl.float16), signs) * (1.0 / tl.maximum(norm, 1.0e-30))[:, None]
+        unit = rotated(key + (token * k_token_stride + kv_head * k_head_stride)[:, None], hadamard, D, TOKENS, CHUNK)
+        unit = unit * (1.0 / tl.maximum(norm, 1.0e-30))[:, None]
         size = tl.abs(unit)
         code = (size > T1).to(tl.int32) + (size > T2).to(tl.int32) + (size > T3).to(tl.int32)
         square = tl.where(size > T2, tl.where(size > T3, S3, S2), tl.where(size > T1, S1, S0))
@@ -63,6 +63,18 @@ def store_tokens(
     first: tl.constexpr = 0 if KEY_BITS == 8 else 1
     store_scale(cache, head, place, token_stride, scale, kept, first, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
     store_scale(cache, head, place, token_stride, low, kept, first + 1, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
+
+
+@triton.jit
+def rotated(row, hadamard, D: tl.constexpr, TOKENS: tl.constexpr, CHUNK: tl.constexpr):
+    """Rows times the signs of the Hadamard matrix, CHUNK of its rows at a time, float32."""
+    dimension = tl.arange(0, D)
+    turned = tl.zeros([TOKENS, D], tl.float32)
+    for begin in range(0, D, CHUNK):
+        part = begin + tl.arange(0, CHUNK)
+        signs = tl.load(hadamard + part[:, None] * D + dimension[None, :])
+        turned = tl.dot(tl.load(row + part[None, :]).to(tl.float16), signs, turned)
+    return turned
 
 
 @triton.jit

@@ -43,6 +43,32 @@ class Config:
     options: dict[str, Any] = field(default_factory=dict)
     """Further options of the device's compiler."""
 
+    @property
+    def chunk(self) -> int:
+        """How many rows of the Hadamard matrix are multiplied at a time."""
+        return INTEL.chunk if self.paired else OTHERS.chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the kernels that store and dequantise are launched."""
+
+    chunk: int
+    """How many rows or columns of the Hadamard matrix are multiplied at a time."""
+    warps: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+INTEL = Launch(64, 16, {"grf_mode": "large"})
+"""More does not fit in registers, and at a head size of 256 not in local memory."""
+
+OTHERS = Launch(256, 4)
+
+
+def launch(device: torch.device) -> Launch:
+    """For the device's family."""
+    return INTEL if device.type == "xpu" else OTHERS
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

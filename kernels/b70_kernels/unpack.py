@@ -153,7 +153,7 @@ def cubic(word, SHIFT: tl.constexpr):
 
 @triton.jit
 def quintic(word, SHIFT: tl.constexpr):
-    """A 4-bit key code to quantiser.CODEBOOK_4; every order of rounding gives the same values."""
+    """A 4-bit key code to quantiser.CODEBOOK_4; fused, unfused and in float32 it gives the same values."""
     x = masked(word, SHIFT, 15) * (0.25 / (1 << SHIFT)) - 1.875
     y = x * x
     return x * (QUINTIC_1 + y * (QUINTIC_3 + y * QUINTIC_5))
@@ -178,9 +178,7 @@ def nearest_of_8(code):
     """vLLM's 3-bit key codes (ascending) to quantiser.UPSTREAM_3, whose bits these are."""
     code = code.to(tl.int32)
     magnitude = tl.where(code > 3, code - 4, 3 - code)
-    bits = tl.where(
-        magnitude > 1, tl.where(magnitude > 2, 0x42F3, 0x4057), tl.where(magnitude > 0, 0x3CE2, 0x3655)
-    )
+    bits = tl.where(magnitude > 1, tl.where(magnitude > 2, 0x42F3, 0x4057), tl.where(magnitude > 0, 0x3CE2, 0x3655))
     return (bits | tl.where(code > 3, 0, 0x8000)).to(tl.int16).to(tl.float16, bitcast=True)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from . import store
+from . import store, tuning
 from .cache import Cache, Layout, empty_cache
 from .presets import Preset
 
@@ -37,6 +37,7 @@ def batch(
     dtype: torch.dtype = torch.float16,
     device: torch.device | str = "cpu",
     seed: int = 0,
+    launch: tuning.Launch | None = None,
 ) -> Batch:
     """Normal keys, values and queries, stored by the store kernel in shuffled pages; every other byte is 0xFF."""
     device = torch.device(device)
@@ -53,7 +54,7 @@ def batch(
             torch.randn(length, kv_heads, head_size, generator=on_device, device=device, dtype=torch.float32).to(dtype)
             for _ in range(2)
         )
-        store.store(key, value, cache, slots)
+        store.store(key, value, cache, slots, launch)
     starts = torch.tensor([0, *q_lens]).cumsum(0).to(torch.int32)
     query = torch.randn(int(starts[-1]), heads, head_size, generator=on_device, device=device).to(dtype)
     lengths = torch.tensor(list(seq_lens), dtype=torch.int32, device=device)

@@ -9,7 +9,7 @@ import sys
 import pytest
 import typer
 
-from b70ctl.cli import app, engine, keeping
+from b70ctl.cli import app, draining, engine, keeping
 from b70ctl.cli.console import console
 from b70ctl.cli.here import Here
 from b70ctl.core.compose import LABEL
@@ -163,3 +163,11 @@ def test_a_damaged_release_is_named_before_anything_is_stopped(site, here, comma
     assert str(record) in refused.value.what
     assert refused.value.hint == f"mv {record} {record}.damaged"
     assert site.daemon.named("stop", "set_policy") == []
+
+
+def test_a_restore_of_what_is_not_drained_tells_a_program_what_serves(site, here, capsys):
+    console().json = True
+    draining.restore(here, dry_run=False)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["event"], told["release"]) == ("serving", OLD.id)
+    assert site.store.ops() == []

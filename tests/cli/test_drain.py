@@ -42,6 +42,13 @@ def test_verify_answers_what_it_can_where_docker_does_not(b70ctl, site):
     assert b70ctl("--site", site, "verify", "--strict").code == 1
 
 
+def test_status_says_that_the_incidents_cannot_be_told(b70ctl, drained):
+    (drained / ".b70ctl" / "incidents").write_text("in the way")
+    said = b70ctl("--site", drained, "status")
+    assert said.code == 0
+    assert f"not known: {drained / '.b70ctl' / 'incidents'}: Not a directory" in said.out
+
+
 @pytest.mark.parametrize("command", ["drain", "restore"])
 def test_without_docker_nothing_is_drained_or_restored(b70ctl, drained, command):
     before = (drained / ".b70ctl" / "state.json").read_text()

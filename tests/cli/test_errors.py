@@ -18,6 +18,8 @@ NO_DAEMON = [("switch", "mine", "--yes"), ("switch", "mine", "-n"), ("plan", "mi
              ("images", "pin", "a/b:1"), ("start",)]  # fmt: skip
 WITH_JSON = [("plan", "nobody"), ("profiles", "show", "nobody"), ("profiles", "lint", "nobody"),
              ("switch", "nobody", "--yes"), ("images", "probe", "Not An Image"), ("rollback", "-n")]  # fmt: skip
+MEANINGLESS = [("plan",), ("nonsense",), ("status", "--nonsense"), ("logs", "--tail", "x"),
+               ("watch", "--once", "--every", "3"), ("profiles", "nonsense")]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", CHANGING, ids=" ".join)
@@ -48,6 +50,21 @@ def test_with_json_an_error_is_json_on_stdout_and_nothing_else(b70ctl, site, wor
     assert set(found["error"]) == {"code", "message", "hint"}
     assert found["error"]["code"] == said.code != 0
     assert "error:" not in said.err
+
+
+@pytest.mark.parametrize("words", MEANINGLESS, ids=" ".join)
+def test_with_json_words_that_cannot_be_meant_are_json_too(b70ctl, site, words):
+    said = b70ctl("--site", site, *words, "--json")
+    assert said.code == said.data["error"]["code"] == 2
+    assert said.data["event"] == "error"
+    assert said.data["error"]["hint"]
+    assert said.err == ""
+
+
+def test_a_json_that_is_the_windows_commands_own_is_not_ours(b70ctl, site):
+    said = b70ctl("--site", site, "window", "--nonsense", "--", "bench", "--json")
+    assert (said.code, said.out) == (2, "")
+    assert "No such option" in said.err
 
 
 def test_no_site_is_a_usage_error_that_says_how_to_make_one(b70ctl):

@@ -12,7 +12,7 @@ import typer
 from b70ctl.cli import app, incidents
 from b70ctl.cli.here import Here
 from b70ctl.cli.incidents import Capture
-from b70ctl.core.watching import Fault, Kind
+from b70ctl.core.watchfault import Fault, Kind
 from b70ctl.edge import hostasks, logsource, places, stack
 from b70ctl.edge.watching import Monitor
 from b70ctl.errors import DaemonAway, DaemonError, MachineError

@@ -10,7 +10,7 @@ from b70ctl.cli.watchonce import HEALTHY, UNCLEAR, verdict_of
 from b70ctl.core.answer import Answer
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.watch import Watch
-from b70ctl.core.watching import Kind
+from b70ctl.core.watchfault import Kind
 from b70ctl.edge.watching import Monitor
 from b70ctl.errors import EngineError, EngineSilent
 from tests.making import a_profile, a_release, resolved

@@ -21,7 +21,7 @@ from b70ctl.core.journal import Event
 from b70ctl.core.plan import plan_restart
 from b70ctl.core.release import Drained
 from b70ctl.core.watch import COMMAND, Watch
-from b70ctl.core.watching import Fault, Kind, Memory
+from b70ctl.core.watchfault import Fault, Kind, Memory
 from b70ctl.edge import hostasks, lock, logsource, places, stack
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.watching import Monitor
@@ -167,7 +167,7 @@ def test_what_another_command_holds_is_left_alone_and_told_once(site, engine, tu
         assert turn() == ["paused"]
         assert turn() == []
     # the engine may be another one by now: what was seen before says nothing
-    assert turn() == ["paused-over", "healthy", "probe-failed"]
+    assert turn() == ["paused-over", "answers", "probe-failed"]
     assert site.store.ops() == []
 
 
@@ -291,7 +291,8 @@ def test_what_is_over_with_the_lock_in_hand_is_left_alone(site, engine, turn):
     meanwhile(site, lambda: setattr(engine, "answer", Engine().answer))
     assert turn() == ["probe-failed", "fault", "incident", "stood-down"]
     assert site.store.ops() == []
-    assert turn(15) == ["healthy"]  # it begins to look anew
+    assert turn(15) == ["answers"]  # it begins to look anew
+    assert turn() == ["healthy"]
 
 
 @pytest.mark.parametrize("shown", [broken, lambda engine: setattr(engine, "ill", "nothing answers")])
@@ -377,7 +378,7 @@ def test_a_second_fault_of_a_kind_is_captured_though_the_engine_was_well_all_alo
     broken(engine)
     assert [*turn(), *turn()][-3:] == ["fault", "incident", "restart-failed"]
     engine.answer = Engine().answer
-    assert turn() == ["probe-passed"]
+    assert turn() == ["healthy"]
     broken(engine)
     assert [*turn(), *turn()][-3:] == ["fault", "incident", "restart-failed"]
 
@@ -399,7 +400,7 @@ def test_a_restart_that_had_to_wait_is_not_waited_for_when_another_release_serve
     assert turn(15) == []
     site.keep(NEW)
     site.world().update_state(serving=NEW.id)  # its container is not there
-    assert turn(15) == ["following", "booting", "fault", "incident", "restart-failed"]
+    assert turn(15) == ["following", "unwell", "fault", "incident", "restart-failed"]
 
 
 def test_a_restart_that_could_not_begin_is_not_counted_though_the_journal_grew(site, engine, turn, capsys):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from b70ctl.core.answer import Answer
 from b70ctl.core.journal import Event, Line, ops
 from b70ctl.core.metrics import Metrics
-from b70ctl.core.plan import Plan, plan_restart
+from b70ctl.core.plan import Plan, plan_restart, plan_stop
 from b70ctl.core.probes import ProbeTarget, probes_for
 from b70ctl.core.site import Site
 from b70ctl.core.watch import COMMAND, Watch, own, restarts_begun, restarts_left
@@ -44,6 +44,31 @@ def test_restarts_of_a_watch_are_those_that_the_journal_tells():
     history = ops([begun(1, "one", plan_restart("r")), begun(2, "two", mine)])
     assert [own(op) for op in history] == [False, True]
     assert restarts_begun(history) == ["two"]
+
+
+def ended(number: int, result: str) -> Line:
+    return Line(op=number, at="end", event=Event.END, result=result)
+
+
+def test_what_a_person_proved_begins_a_new_count():
+    mine = plan_restart("r", command=COMMAND, because="wedge")
+    before = [begun(1, "one", mine), ended(1, "failed"), begun(2, "two", mine), ended(2, "done")]
+    theirs = begun(3, "three", plan_restart("r"))
+    for result in ("done", "finished"):
+        assert restarts_begun(ops([*before, theirs, ended(3, result)])) == []
+        assert restarts_begun(ops([*before, theirs, ended(3, result), begun(4, "four", mine)])) == ["four"]
+
+
+@pytest.mark.parametrize("result", ["failed", "rolled-back", "unproven", "interrupted", "recovered", None])
+def test_what_a_person_tried_and_did_not_prove_forgives_no_restart(result):
+    mine, theirs = plan_restart("r", command=COMMAND, because="wedge"), plan_restart("r")
+    lines = [begun(1, "one", mine), ended(1, "done"), begun(2, "two", theirs)]
+    assert restarts_begun(ops([*lines, *([ended(2, result)] if result else [])])) == ["one"]
+
+
+def test_a_stop_forgives_no_restart():
+    mine = plan_restart("r", command=COMMAND, because="wedge")
+    assert restarts_begun(ops([begun(1, "one", mine), begun(2, "two", plan_stop("r")), ended(2, "done")])) == ["one"]
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=9), st.floats(0, 1e6), st.integers(0, 5))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.release import Container
 from b70ctl.core.watch import Watch
-from b70ctl.core.watching import ACTING, Fault, Judgement, Kind, Memory, asks_again, judge, may_ask, stands
+from b70ctl.core.watchfault import ACTING, Fault, Judgement, Kind, Memory
+from b70ctl.core.watching import asks_again, judge, may_ask, stands
 from b70ctl.core.watchlook import Look, Outcome, ProbeResult
 
 WATCH = Watch(unreachable=60, silence=100, confirm=2)
@@ -23,8 +24,8 @@ REFUSED = ProbeResult(outcome=Outcome.REFUSED, detail="HTTP 500")
 DOWN = "nothing answers there"
 
 
-def container(state: str = "running", started: str = "1") -> Container:
-    return Container(id="c", name="c", release="r", state=state, started=started)
+def container(state: str = "running", started: str = "1", restarts: int = 0, code: int = 0) -> Container:
+    return Container(id="c", name="c", release="r", state=state, started=started, restarts=restarts, exit_code=code)
 
 
 def figures(running: int = 0, tokens: int = 0, kv: float = 0.1, waiting: int = 0, prompt: int = 0) -> Metrics:
@@ -97,6 +98,60 @@ def test_an_engine_that_is_started_over_and_over_is_not_booting_for_ever():
     assert kind(after(well(-1), *looks)) is Kind.UNREACHABLE
 
 
+def test_an_engine_that_ends_in_its_boot_over_and_over_is_no_boot():
+    """Seen first in its boot: one more restart by Docker is one boot that failed."""
+    boots = [ill(at, container("running", str(at), 3)) for at in (0, 20)]
+    assert said(after(*boots)) == []
+    down = ill(40, container("restarting", "20", 4, code=3))
+    found = after(*boots, down)
+    assert said(found) == ["unwell"]
+    assert "ends in its boot, exit code 3" in found.said[0].text
+    again = [ill(at, container("running", "50", 5)) for at in (60, 99)]
+    assert kind(after(*boots, down, *again)) is None
+    found = after(*boots, down, *again, ill(100, container("running", "50", 5)))
+    assert kind(found) is Kind.GONE
+    assert found.fault is not None
+    assert found.fault.evidence == "the engine ends in its boot, exit code 3, and Docker starts it again, for 60 s"
+    assert stands(found.fault, found.memory, ill(101, container("running", "100", 6)))
+    assert not stands(found.fault, found.memory, well(101, container=container("running", "100", 6)))
+
+
+def test_the_boot_after_an_end_is_one_and_a_second_end_is_none():
+    first, second = container("running", "2", 1), container("running", "3", 2)
+    assert said(after(well(0), ill(10, first))) == ["booting"]
+    assert kind(after(well(0), ill(10, first), ill(600, first))) is None
+    assert kind(after(well(0), ill(10, first), ill(300, second), ill(360, second))) is Kind.GONE
+
+
+def test_an_engine_that_a_person_started_again_has_its_boot():
+    looping = [ill(at, container("running", str(at), at)) for at in (0, 1, 2)]
+    assert after(*looping).memory.gone_since is not None
+    theirs = container("running", "3", 0)
+    assert after(*looping, ill(3, theirs)).memory.gone_since is None
+    assert kind(after(*looping, ill(3, theirs), ill(100, theirs))) is None
+
+
+def test_a_boot_that_has_ended_is_told_with_its_exit_code():
+    ended = container("exited", code=137)
+    found = after(ill(0))
+    assert said(found) == ["booting"]
+    found = after(ill(1, ended), memory=found.memory)
+    assert [(each.what, each.text) for each in found.said] == [
+        ("unwell", "the engine's container is exited, exit code 137")
+    ]
+    assert said(after(ill(2, ended), memory=found.memory)) == []
+    first = after(ill(0, ended))
+    assert (said(first), "exit code 137" in first.said[0].text) == (["unwell"], True)
+
+
+def test_how_an_engine_ended_is_told_when_it_serves_again():
+    down = container("restarting", "1", 1, code=139)
+    found = after(well(0), ill(1, down), well(2, container=container("running", "2", 1)))
+    assert kind(found) is Kind.ENDED
+    assert found.fault is not None
+    assert "ended, exit code 139, and Docker" in found.fault.evidence
+
+
 def test_a_container_that_is_not_there_or_has_ended_is_gone():
     assert kind(after(well(0), gone(1), gone(61))) is Kind.GONE
     found = after(well(0), ill(1, container("exited")), ill(61, container("exited")))
@@ -126,10 +181,31 @@ def test_without_docker_nothing_is_a_fault_that_a_restart_could_cure():
 
 def test_what_an_outage_looks_like_is_told_once():
     assert [said(after(*looks)) for looks in ([well(0)], [well(0), well(1)], [well(0), ill(1)])] == [
-        ["healthy"], [], ["unwell"],
+        ["answers"], [], ["unwell"],
     ]  # fmt: skip
     assert said(after(well(0), ill(1), ill(2))) == []
-    assert said(after(well(0), ill(1), well(2))) == ["healthy"]
+    assert said(after(well(0), ill(1), well(2))) == ["answers"]
+
+
+def test_an_engine_is_called_healthy_by_a_probe_and_never_by_its_health_alone():
+    assert said(after(well(0, asked=PASSED))) == ["healthy"]
+    assert said(after(well(0), well(1, asked=PASSED))) == ["healthy"]
+    assert said(after(well(0, asked=PASSED), well(1, asked=PASSED))) == []
+    assert said(after(well(0, asked=PASSED), ill(1), well(2))) == ["answers"]
+    assert said(after(well(0, asked=PASSED), ill(1), well(2), well(3, asked=PASSED))) == ["healthy"]
+    assert "one every 5 min" in after(well(0)).said[0].text
+
+
+def test_after_a_fault_an_engine_is_healthy_once_a_probe_passed_again():
+    faulty = [well(0, asked=PASSED), well(1, asked=WRONG), well(2, asked=WRONG)]
+    assert kind(after(*faulty)) is Kind.DEGENERATE
+    assert said(after(*faulty, well(3))) == []
+    assert said(after(*faulty, well(3), well(4, asked=PASSED))) == ["healthy"]
+    assert said(after(well(0, asked=PASSED), well(1, asked=WRONG), well(2, asked=PASSED))) == ["probe-passed"]
+    anew = container(started="2")
+    ended = [well(0, asked=PASSED), well(1, container=anew)]
+    assert kind(after(*ended)) is Kind.ENDED
+    assert said(after(*ended, well(2, container=anew, asked=PASSED))) == ["healthy"]
 
 
 def test_an_engine_that_ended_and_runs_again_is_told_once_and_needs_no_restart():
@@ -274,7 +350,7 @@ def test_a_full_kv_cache_is_told_once_and_is_no_fault():
     full, half = figures(running=1, kv=0.97), figures(running=1, kv=0.5)
     looks = [well(at, figures(running=1, kv=0.97, tokens=at)) for at in range(9)]
     told = [said(after(*looks[: n + 1])) for n in range(9)]
-    assert told == [["healthy"], [], ["kv-full"], [], [], [], [], [], []]
+    assert told == [["answers"], [], ["kv-full"], [], [], [], [], [], []]
     assert faults(*looks) == []
     assert said(after(well(0, full), well(1, half), well(2, full), well(3, half))) == []
     assert said(after(well(9, half), memory=after(*looks).memory)) == ["kv-full-over"]

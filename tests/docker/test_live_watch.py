@@ -258,6 +258,20 @@ def test_an_engine_that_died_and_that_docker_started_again_is_captured_and_left_
     assert restarts(site) == []
 
 
+def test_an_engine_that_ends_in_every_boot_is_gone_with_its_exit_code_and_does_not_boot(faulty: LiveSite) -> None:
+    site = faulty
+    with watching(site) as watch:
+        watch.hears("healthy")
+        fault(site, "crash-now")
+        found = watch.hears("fault")
+        assert (found["kind"], "exit code " in found["text"]) == ("gone", True)
+        fault(site, "")
+        watch.hears("restarted", "stood-down")
+        watch.hears("healthy")
+        watch.stop()
+    site.run("status").exits(0)
+
+
 def test_with_no_restart_left_it_captures_says_so_and_ends(site: LiveSite) -> None:
     serving(site, restarts=1)
     fault(site, "garbage")
@@ -276,6 +290,15 @@ def test_with_no_restart_left_it_captures_says_so_and_ends(site: LiveSite) -> No
     fault(site, "")
     site.run("restart", "--yes").exits(0)
     site.run("watch", "--once").exits(0)
+    # and what a person proved since begins a new count
+    with watching(site) as watch:
+        watch.hears("healthy")
+        fault(site, "garbage")
+        watch.hears("restart")
+        fault(site, "")
+        watch.hears("restarted")
+        watch.stop()
+    assert restarts(site) == ["unproven", "done"]
 
 
 def test_it_waits_while_another_command_is_at_work_and_while_the_site_is_drained(faulty: LiveSite) -> None:

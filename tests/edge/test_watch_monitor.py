@@ -12,7 +12,8 @@ import pytest
 from b70ctl.core.answer import Answer
 from b70ctl.core.metrics import Metrics
 from b70ctl.core.watch import Watch
-from b70ctl.core.watching import Judgement, Kind, Memory, judge
+from b70ctl.core.watchfault import Judgement, Kind, Memory
+from b70ctl.core.watching import judge
 from b70ctl.core.watchlook import Outcome
 from b70ctl.edge.watching import Monitor, Rates
 from b70ctl.errors import DaemonAway, EngineError, EngineSilent, MachineError

@@ -1,0 +1,56 @@
+"""What a terminal is told of somebody else's text, and what a program is."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from b70ctl.cli.console import Console
+from b70ctl.errors import UsageError
+
+TITLE = "\x1b]0;gone\x07"
+
+
+class Terminal(io.StringIO):
+    """A stream that somebody looks at."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def told(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything that a console says about a text."""
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    console = Console()
+    console.text(TITLE)
+    console.piece(TITLE.encode())
+    console.rows(["NAME"], [[TITLE]])
+    console.say(TITLE)
+    console.warn(TITLE)
+    console.error(UsageError(TITLE, hint=TITLE))
+    return stream.getvalue()
+
+
+def test_a_log_gives_no_orders_to_a_terminal(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    said = told(Terminal(), monkeypatch)
+    assert "\x07" not in said
+    assert "\x1b]" not in said
+    assert said.count("^[]0;gone^G") == 7
+    assert "\x1b[1merror:\x1b[0m" in said
+
+
+def test_a_program_gets_the_log_as_it_is(monkeypatch):
+    assert told(io.StringIO(), monkeypatch).count(TITLE) == 7
+
+
+def test_data_that_is_looked_at_is_the_same_data(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    Console().data({"text": "\x9b2J\u202e"})
+    assert sys.stdout.getvalue() == '{"text": "\\u009b2J\\u202e"}\n'
