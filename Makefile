@@ -1,6 +1,6 @@
 # `make` alone lists the targets. A target is one line; what it does can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-gpu check golden schema bench bench-drain bench-gpu tune-gpu wheel-test clean engine-up engine-down
+.PHONY: help setup venv demo test test-gpu test-xpu tune-xpu check golden schema bench bench-drain bench-gpu tune-gpu wheel-test clean engine-up engine-down
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
@@ -22,6 +22,9 @@ test: check ## everything that CI checks; Docker tests fail, never skip
 test-gpu: ## every gate of the kernels on this machine's GPU, cuda unless B70_KERNELS_DEVICE says xpu; needs torch, triton, hypothesis
 	@B70_KERNELS_DEVICE=$${B70_KERNELS_DEVICE:-cuda} python3 -m pytest tests/kernels -q --confcutdir=tests/kernels
 
+test-xpu: ## the kernels compiled for Xe2, run on this machine's processor and disassembled; installs compilers, 3 GB, in .cache/xpu
+	@tests/xpu/setup.sh && .cache/xpu/venv/bin/python -m tests.xpu.suite
+
 check: setup ## lints, format and types
 	@.venv/bin/ruff check -q && .venv/bin/ruff format -q --check && .venv/bin/mypy
 
@@ -42,6 +45,9 @@ bench-gpu: ## the kernels beside FP16 attention and vLLM's own, on this machine'
 
 tune-gpu: ## measure tile sizes on this machine's NVIDIA device, and write them into the shipped table
 	@PYTHONPATH=kernels python3 -m b70_kernels.tune --out kernels/b70_kernels/tables/nvidia.json --workers 8
+
+tune-xpu: ## choose tile sizes for Intel cards by what their compiler makes of them, and write them into the shipped table
+	@tests/xpu/setup.sh && PYTHONPATH=kernels .cache/xpu/venv/bin/python -m tests.xpu.tune
 
 wheel-test: venv ## build wheel and sdist, install the wheel elsewhere, use it there
 	@$(PYTHON) -m pytest -q tests/test_packaging.py

@@ -101,10 +101,20 @@ def handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests stay together when two processes share them."""
+    """Which tests stay together when two processes share them; said before xdist reads it, or it is not heard."""
     for item in items:
         if {"docker", "rig_checks"} & {*item.path.parts}:
             # a file's tests share a site; all cards of all tests are one device, so they come one after the other
             cards = "make_dri" in item.path.read_text()
             item.add_marker(pytest.mark.xdist_group("cards" if cards else item.path.stem))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Groups that xdist does not hear would let two tests have one card: no such run begins."""
+    if session.config.getoption("loadgroup", None):
+        grouped = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group")]
+        deaf = [name for name in grouped if "@" not in name]
+        if deaf:
+            raise pytest.UsageError(f"pytest {pytest.__version__}: xdist puts {deaf[0]} in no group")

@@ -9,9 +9,6 @@ from .cache import Cache, Layout
 from .dequantise_kernel import dequantise_tokens
 from .quantiser import hadamard
 
-BLOCK = 64
-"""Tokens of one program."""
-
 
 def dequantise(
     cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor, out_start: torch.Tensor, longest: int,
@@ -27,10 +24,10 @@ def dequantise(
         raise ValueError(f"keys {tuple(keys.shape)}, values {tuple(values.shape)}: wanted {wanted}")
     launch = launch or tuning.launch(keys.device)
     page_stride, token_stride, head_stride = cache.strides
-    dequantise_tokens[(max(1, -(-longest // BLOCK)), cache.kv_heads, lengths.shape[0])](
+    dequantise_tokens[(max(1, -(-longest // launch.restored)), cache.kv_heads, lengths.shape[0])](
         cache.pages, block_table, lengths, out_start, hadamard(cache.head_size, str(keys.device)), keys, values,
         block_table.stride(0), page_stride, token_stride, head_stride, keys.stride(0), keys.stride(1),
         D=cache.head_size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits, VALUE_BITS=cache.preset.value_bits,
-        PLANAR=cache.layout is Layout.PLANAR, NATIVE_FP8=False, TOKENS=BLOCK,
+        PLANAR=cache.layout is Layout.PLANAR, NATIVE_FP8=False, TOKENS=launch.restored,
         CHUNK=min(cache.head_size, launch.chunk), num_warps=launch.warps, **launch.options,
     )  # fmt: skip

@@ -12,9 +12,6 @@ from .presets import Preset
 from .quantiser import CODEBOOK_3, CODEBOOK_4, hadamard, thresholds
 from .store_kernel import store_tokens
 
-BLOCK = 64
-"""Tokens of one program."""
-
 
 def store(
     key: torch.Tensor, value: torch.Tensor, cache: Cache, slots: torch.Tensor, launch: tuning.Launch | None = None,
@@ -36,11 +33,11 @@ def store(
     launch = launch or tuning.launch(key.device)
     page_stride, token_stride, head_stride = cache.strides
     borders, squares = _tables(cache.preset, cache.layout)
-    store_tokens[(-(-tokens // BLOCK), heads)](
+    store_tokens[(-(-tokens // launch.stored), heads)](
         key, value, cache.pages, slots, hadamard(size, str(key.device)), tokens,
         key.stride(0), key.stride(1), value.stride(0), value.stride(1), page_stride, token_stride, head_stride,
         *borders, *squares, D=size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits,
-        VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR, TOKENS=BLOCK,
+        VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR, TOKENS=launch.stored,
         CHUNK=min(size, launch.chunk), num_warps=launch.warps, **launch.options,
     )  # fmt: skip
 

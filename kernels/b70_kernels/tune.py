@@ -58,9 +58,14 @@ class Candidate:
         return tuning.Config(self.rows, self.keys, self.warps, self.stages, splits, native, kind == "xpu", options)
 
 
-def candidates(presets: list[str], head_sizes: list[int]) -> Iterator[Candidate]:
+def candidates(presets: list[str], head_sizes: list[int], kind: str) -> Iterator[Candidate]:
     """All that are worth trying; more tokens a tile than these do not fit in registers."""
     for preset, rows, size in itertools.product(presets, POSITIONS, head_sizes):
+        if kind == "xpu":
+            for keys, warps, stages in itertools.product((16, 32), (2, 4, 8, 16), (1, 2)):
+                if rows // 8 <= warps * 2 <= rows // 2:
+                    yield Candidate(preset, rows, size, keys, warps, stages)
+            continue
         for keys, warps, stages in itertools.product((32, 64, 128), (2, 4, 8), (1, 2, 3)):
             large = keys * size > 128 * 128 or (stages == 3 and keys > 64)
             thin = (warps == 2 and rows > 16) or (warps == 8 and keys < 64)
@@ -132,7 +137,7 @@ def main(arguments: list[str]) -> int:
             f"no {unknown[0]}; there are {', '.join(PRESETS)} and head sizes {', '.join(map(str, HEAD_SIZES))}"
         )
     device = torch.device(given.device)
-    every = list(candidates(presets, sizes))
+    every = list(candidates(presets, sizes, device.type))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.workers, mp_context=context, max_tasks_per_child=24) as pool:
         faults = dict(zip(every, pool.map(passes, [(each, given.device) for each in every]), strict=True))

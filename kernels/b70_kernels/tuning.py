@@ -56,13 +56,17 @@ class Launch:
     chunk: int
     """How many rows or columns of the Hadamard matrix are multiplied at a time."""
     warps: int
+    stored: int
+    """Tokens that one program stores."""
+    restored: int
+    """Tokens that one program dequantises."""
     options: dict[str, Any] = field(default_factory=dict)
 
 
-INTEL = Launch(64, 16, {"grf_mode": "large"})
+INTEL = Launch(32, 16, 16, 32, {"grf_mode": "large"})
 """More does not fit in registers, and at a head size of 256 not in local memory."""
 
-OTHERS = Launch(256, 4)
+OTHERS = Launch(256, 4, 64, 64)
 
 
 def launch(device: torch.device) -> Launch:

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -149,6 +150,7 @@ class LiveSite:
         child = subprocess.Popen(
             self.argv(*args), cwd=self.root, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=_heard,
         )  # fmt: skip
         try:
             yield child
@@ -338,6 +340,12 @@ class LiveSite:
                 _gone(volume.remove, force=True)
         for tag in [tag for image in self.client.images.list() for tag in image.tags if self.name in tag]:
             _gone(self.client.images.remove, tag, noprune=True)
+
+
+def _heard() -> None:
+    """Signals mean what they mean on a terminal, also where the tests were started in the background."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _removed(container: Any) -> bool:

@@ -212,11 +212,15 @@ def test_a_command_that_fails_ends_the_window_in_order_and_its_engine_was_proven
 
 
 @pytest.mark.parametrize(
-    ("env", "why"),
-    [({"STANDIN_FAULT": "crash-at:weights"}, "while loading"), ({"STANDIN_FAULT": "garbage"}, "was not proven")],
+    ("env", "why", "hint"),
+    [
+        # a cause that the log names brings its own fix
+        ({"STANDIN_FAULT": "crash-at:weights"}, "while loading", "gpu_memory_utilization"),
+        ({"STANDIN_FAULT": "garbage"}, "was not proven", "b70ctl logs"),
+    ],
 )
 def test_a_profile_that_is_not_proven_ends_the_window_with_production_proven(
-    shared: Dark, env: dict[str, str], why: str
+    shared: Dark, env: dict[str, str], why: str, hint: str
 ) -> None:
     site = shared.site
     serving = site.serving()
@@ -227,7 +231,7 @@ def test_a_profile_that_is_not_proven_ends_the_window_with_production_proven(
     assert ran.out.split() == ["b"]
     assert f"error: {bad}: " in ran.err
     assert why in ran.err
-    assert f"hint: b70ctl logs {bad}" in ran.err
+    assert hint in ran.err.partition("hint: ")[2]
     site.assert_serves("a", serving)
     assert site.verdict(site.release("b"))["state"] == "proven"
     assert site.verdict(bad)["state"] == "failed"

@@ -11,7 +11,8 @@ import shards
 from kernel_cases import EVERY_CACHE
 
 HERE = Path(__file__).resolve().parent
-DEFINED = set(re.findall(r"def (test_\w+)", "".join(path.read_text() for path in HERE.glob("test_*.py"))))
+FILES = [*HERE.glob("test_*.py"), *HERE.parent.glob("xpu/laws/test_*.py")]
+DEFINED = set(re.findall(r"def (test_\w+)", "".join(path.read_text() for path in FILES)))
 
 
 def test_every_gate_that_the_readme_names_is_there() -> None:

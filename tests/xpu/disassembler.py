@@ -37,7 +37,9 @@ def disassemble(ocloc: Path, name: str, spirv: bytes, flags: str, device: str) -
         argv = (str(ocloc), "compile", "-file", "kernel.spv", "-spirv_input", "-device", device, "-output", "kernel",
                 "-options", flags)  # fmt: skip
         env = {**os.environ, "IGC_ShaderDumpEnable": "1", "IGC_DumpToCustomDir": str(folder / "dump")}
-        ran = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if ran.returncode != 0:
             raise RuntimeError(f"ocloc ended with exit {ran.returncode}: {(ran.stdout + ran.stderr).strip()[-500:]}")
         found = TOTAL_SPILL.search(next((folder / "dump").glob("*.zeinfo")).read_text(errors="replace"))

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import triton
+from b70_kernels.attention_kernel import attend_splits, merge_splits, rotate_queries
+from b70_kernels.dequantise_kernel import dequantise_tokens
+from b70_kernels.store_kernel import store_tokens
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from .target import SHARED_BYTES, b70
+from .card import SHARED_BYTES
+from .target import b70
+
+KERNELS = (rotate_queries, attend_splits, merge_splits, store_tokens, dequantise_tokens)
 
 
-class Card(DriverBase):
+class Card(DriverBase):  # type: ignore[misc]
     """The B70, as far as Triton can tell; tensors lie in the main memory. What a launch does, a subclass says."""
 
     def __init__(self) -> None:
         self._target = b70()
-        self.utils = SimpleNamespace(load_binary=self.load, get_device_properties=lambda _: {"max_shared_mem": SHARED_BYTES})
+        self.utils = SimpleNamespace(
+            load_binary=self.load, get_device_properties=lambda _: {"max_shared_mem": SHARED_BYTES}
+        )
 
     def load(self, name: str, module: bytes, shared: int, flags: str, device: int) -> tuple[Any, Any, int, int]:
         """Program and kernel of a SPIR-V module, and two numbers that nobody reads."""
@@ -74,19 +83,28 @@ class Module:
 
 
 class Recorder(Card):
-    """Launches nothing; keeps every kernel that was compiled, the newest last."""
+    """Launches nothing; keeps the kernels that were compiled."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.modules: list[Module] = []
+        self._modules: dict[str, Module] = {}
         self._warps = 0
 
-    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:  # noqa: ARG002
+    @contextlib.contextmanager
+    def anew(self) -> Iterator[dict[str, Module]]:
+        """Kernels that are launched meanwhile, by name; what was compiled before is compiled, or read, again."""
+        for kernel in KERNELS:
+            kernel.device_caches.clear()
+        self._modules = {}
+        self.use()
+        yield self._modules
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         """Called before `load`, for the same kernel."""
         self._warps = metadata.num_warps
         return lambda *_arguments: None
 
     def load(self, name: str, module: bytes, shared: int, flags: str, device: int) -> tuple[Any, Any, int, int]:
         """Keep it."""
-        self.modules.append(Module(name, module, flags, self._warps, shared))
+        self._modules[name] = Module(name, module, flags, self._warps, shared)
         return None, None, 0, 0

@@ -27,7 +27,7 @@ FOLDER = Path(sys.prefix).parent
 # read when the library is loaded, so before the import
 os.environ["OCL_ICD_VENDORS"] = str(FOLDER / "opencl")
 os.environ["OCL_ICD_FILENAMES"] = str(Path(sys.prefix) / "lib" / "libintelocl.so")
-import pyopencl as cl  # noqa: E402
+import pyopencl as cl  # type: ignore[import-not-found]  # noqa: E402
 
 MATRIX = Path(__file__).with_name("dpas.cl")
 SCALARS = {"i1": np.int8, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u32": np.uint32,
@@ -46,7 +46,7 @@ class Simulator(Card):
         self._queue = cl.CommandQueue(self._context)
 
     def load(self, name: str, module: bytes, shared: int, flags: str, device: int) -> tuple[Any, Any, int, int]:
-        """Compile it for the processor, which takes 10 to 100 s; what was compiled once is kept in setup.sh's folder."""
+        """Compile it for the processor, which takes 10 to 100 s; what was compiled once is kept."""
         of_what = hashlib.sha256(b"".join((module, MATRIX.read_bytes(), self._device.driver_version.encode())))
         kept = FOLDER / "programs" / f"{of_what.hexdigest()}.bin"
         if kept.exists():

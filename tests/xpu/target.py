@@ -8,13 +8,7 @@ from typing import Any
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
-DEVICE = "bmg-g31"
-"""What Intel's offline compiler calls the chip of the Arc Pro B70."""
-
-VECTOR_ENGINES = 256
-CLOCK_HZ = 2.8e9
-SHARED_BYTES = 128 * 1024
-"""Of local memory, for one work-group."""
+from .card import VECTOR_ENGINES
 
 PROPERTIES: dict[str, Any] = {
     "name": "Intel(R) Arc(TM) Pro B70 Graphics",
