@@ -17,8 +17,8 @@ TABLE = "B70_KERNELS_TUNING"
 """Environment variable: the path of a table that `python -m b70_kernels.tune` wrote on this device."""
 
 TABLES = Path(__file__).parent / "tables"
-"""One a device family. NVIDIA's was measured on an H200 for heads of 128 and tiles of 16 and 64 rows; its other rows are
-taken from those. Intel's was chosen on no device, by few spills and the shortest loop (`make tune-xpu`)."""
+"""One a device family. NVIDIA's was measured on an H200 for heads of 128 and tiles of 16 and 64 rows; its other rows
+are taken from those. Intel's was chosen on no device, by few spills and the shortest loop (`make tune-xpu`)."""
 
 Key = tuple[str, int, int]
 """Preset, rows of a tile, head size."""
