@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 
@@ -13,9 +12,8 @@ import pytest
 from livesite import LiveSite, listening, until
 from test_live_contents import companion, web
 from test_live_drain import HOOK, assert_drained, rotation
-from windows import CALM, Dark, seen, serving_site
+from windows import AWAITS_FEEDER, CALM, ELSEWHERE, Dark, fed, seen, serving_site
 
-ELSEWHERE = "127.0.0.2"
 UNTIL_GONE = """
 import os, pathlib, sys, urllib.error, urllib.request
 pathlib.Path(sys.argv[1]).write_text("crash-now")
@@ -41,16 +39,6 @@ def untouched(site: LiveSite) -> Iterator[None]:
     before = site.journal(), site.docker_state(), site.releases()
     yield
     assert (site.journal(), site.docker_state(), site.releases()) == before
-
-
-@contextlib.contextmanager
-def fed() -> Iterator[socket.socket]:
-    """A connection from a feeder, to somewhere on this host."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as feeder:
-        feeder.bind((ELSEWHERE, 0))
-        feeder.connect(server.getsockname())
-        with server.accept()[0]:
-            yield feeder
 
 
 # --- as it should be --------------------------------------------------------------------------------------------------
@@ -273,10 +261,9 @@ def test_a_box_that_a_drain_would_not_make_quiet_is_refused_untouched(site: Live
 
 
 def test_a_feeder_that_comes_while_the_engine_leaves_is_waited_for_then_production_is_put_back(site: LiveSite) -> None:
-    hook = ["sh", "-c", "until [ -e fed ]; do sleep 0.1; done"]
     dark = serving_site(site)
     for limit, code in ((0, 5), (60, 0)):
-        site.write_site(drain={"load": 10000, "limit": limit}, feeders=[ELSEWHERE], router={"command": hook})
+        site.write_site(drain={"load": 10000, "limit": limit}, **AWAITS_FEEDER)
         (site.root / "fed").unlink(missing_ok=True)
         with site.begin(*dark.words("b")) as child:
             until(lambda: site.begun("withdraw"), "the router is asked")

@@ -10,7 +10,7 @@ import pytest
 from livesite import LiveSite, until
 from test_live_kill import ARRIVE, alive, boundaries, killed
 from test_live_signals import CTRL_C, terminal
-from windows import CALM, Dark, pids, serving_site
+from windows import AWAITS_FEEDER, CALM, Dark, fed, pids, serving_site
 
 OUT = ("settle", "stop", "verify")
 TURN = ("start", "await", "probe", "run", "stop", "remove")
@@ -33,6 +33,7 @@ def shared(kept_site: LiveSite) -> Dark:
 
 def ready(dark: Dark) -> str:
     """The release that serves; a test that failed before this one is put right."""
+    dark.site.write_site(drain=CALM)
     dark.site.run("recover")
     return dark.site.assert_serves("a")
 
@@ -159,17 +160,26 @@ def test_a_signal_ends_the_command_with_all_that_it_started_and_production_comes
     assert shared.site.verdict(shared.site.release("b"))["state"] == "proven"
 
 
-@pytest.mark.parametrize("step", ["await", "verify"])
-def test_a_signal_at_another_step_puts_production_back_too(shared: Dark, step: str) -> None:
+def test_a_signal_while_an_engine_boots_puts_production_back_too(shared: Dark) -> None:
     release = ready(shared)
     shared.site.profile("slow-boot", env={"STANDIN_STAGE_SECONDS": "weights=30"})
-    if step == "verify":
-        shared.site.write_site(drain={"load": 0.000001, "limit": 60})
     with shared.site.begin(*shared.words("slow-boot")) as child:
-        until(lambda: shared.site.begun(step), f"it is at {step}")
+        until(lambda: shared.site.begun("await"), "it boots")
         child.send_signal(signal.SIGTERM)
         assert child.wait(90) == 130
-    shared.site.write_site(drain=CALM)
+    assert_back(shared, release)
+
+
+def test_a_signal_while_a_quiet_box_is_waited_for_puts_production_back_too(shared: Dark) -> None:
+    release = ready(shared)
+    shared.site.write_site(drain={"load": 10000, "limit": 120}, **AWAITS_FEEDER)
+    with shared.site.begin(*shared.words("b")) as child:
+        until(lambda: shared.site.begun("withdraw"), "the router is asked")
+        with fed():
+            (shared.site.root / "fed").touch()
+            until(lambda: shared.site.begun("verify"), "it waits for a quiet box")
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(90) == 130
     assert_back(shared, release)
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from livesite import LiveSite, free_port
 
 CALM = {"load": 10000, "limit": 5}
+ELSEWHERE = "127.0.0.2"
+AWAITS_FEEDER: dict[str, Any] = {
+    "feeders": [ELSEWHERE], "router": {"command": ["sh", "-c", "until [ -e fed ]; do sleep 0.1; done"]},
+}  # fmt: skip
+"""Keys of a site whose router does not answer before the file `fed` is there: time for a feeder to come late."""
 LOOK = """
 import json, os, sys, urllib.request
 import docker
@@ -75,3 +83,13 @@ def seen(out: str) -> list[dict[str, Any]]:
 def pids(folder: Path) -> list[int]:
     """The processes that a command said it has started."""
     return [int(path.read_text()) for path in folder.glob("*.pid")]
+
+
+@contextlib.contextmanager
+def fed() -> Iterator[socket.socket]:
+    """A connection from a feeder, to somewhere on this host."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as feeder:
+        feeder.bind((ELSEWHERE, 0))
+        feeder.connect(server.getsockname())
+        with server.accept()[0]:
+            yield feeder
