@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
 
+from b70ctl.cli.terminal import bold, can_ask, can_rewrite, columns, cut, in_minutes, is_terminal
 from b70ctl.core.losses import held_words, lost_words
 from b70ctl.core.plan import Plan, Verb
 from b70ctl.core.printable import printable
@@ -49,14 +50,14 @@ class Console:
     def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: int | None = None) -> None:
         """A table: columns as wide as their longest value; the last one, or column `wrap`, is cut to the terminal."""
         widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-        cut = len(head) - 1 if wrap is None else wrap
-        if _is_terminal(sys.stdout):
-            others = sum(width + 2 for column, width in enumerate(widths) if column != cut)
-            widths[cut] = max(10, min(widths[cut], _columns() - others))
+        flexible = len(head) - 1 if wrap is None else wrap
+        if is_terminal(sys.stdout):
+            others = sum(width + 2 for column, width in enumerate(widths) if column != flexible)
+            widths[flexible] = max(10, min(widths[flexible], columns() - others))
         for number, row in enumerate([head, *rows]):
-            cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
+            cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
             line = "  ".join(cells).rstrip()
-            _write(sys.stdout, _bold(line, sys.stdout) if number == 0 else line)
+            _write(sys.stdout, bold(line, sys.stdout) if number == 0 else line)
 
     # -- talk -------------------------------------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ class Console:
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
         self._quiet()
-        _write(sys.stderr, f"{_bold('warning:', sys.stderr)} {text}")
+        _write(sys.stderr, f"{bold('warning:', sys.stderr)} {text}")
 
     def shout(self, text: str) -> None:
         """A line from inside a signal handler, which may have interrupted another line."""
@@ -83,9 +84,9 @@ class Console:
             failed = {"code": int(error.exit_code), "message": error.what, "hint": error.hint}
             self.data({"event": "error", "error": failed})
             return
-        _write(sys.stderr, f"{_bold('error:', sys.stderr)} {error.what}")
+        _write(sys.stderr, f"{bold('error:', sys.stderr)} {error.what}")
         if error.hint:
-            _write(sys.stderr, f"{_bold('hint:', sys.stderr)} {error.hint}")
+            _write(sys.stderr, f"{bold('hint:', sys.stderr)} {error.hint}")
 
     def require_answer(self, *, yes: bool) -> None:
         """Say at once, before any work, that nobody can be asked."""
@@ -123,10 +124,10 @@ class Console:
             case StepBegun(step, undo):
                 self._progress(f"{'undo: ' if undo else ''}{step.verb} {step.subject}")
             case StepDone(step, seconds, undo):
-                self.say(f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {_seconds(seconds)}")
+                self.say(f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {in_minutes(seconds)}")
             case StepFailed(step, why, undo):
                 self.say(
-                    f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {_bold('failed', sys.stderr)}: {why}"
+                    f"{'undo: ' if undo else ''}{step.verb:<10} {step.subject}  {bold('failed', sys.stderr)}: {why}"
                 )
             case Booting(release, stage, seconds, part):
                 self._boot(release, stage, part, seconds)
@@ -143,7 +144,7 @@ class Console:
         global _busy
         _busy = True
         try:
-            if _can_rewrite():
+            if can_rewrite():
                 from rich.console import Console as Rich
 
                 rich = Rich(stderr=True, highlight=False, markup=False)
@@ -164,7 +165,7 @@ class Console:
 
     def _boot(self, release: str, stage: str, part: tuple[int, int] | None, seconds: float) -> None:
         of = f" {part[0]}/{part[1]}" if part else ""
-        self._pulse(stage, f"{release}: {stage}{of}  {_seconds(seconds)}")
+        self._pulse(stage, f"{release}: {stage}{of}  {in_minutes(seconds)}")
 
     def _requests(self, event: Emptying | Lost) -> None:
         if isinstance(event, Emptying):
@@ -197,25 +198,12 @@ def console() -> Console:
     return Console()
 
 
-def can_ask() -> bool:
-    """Whether somebody sits at both ends."""
-    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
-
-
-def _can_rewrite() -> bool:
-    return _is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and not stream.closed and stream.isatty()
-
-
 def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:
     if stream is None or stream.closed:
         return  # whoever started us closed it
     try:
         encoding = stream.encoding or "utf-8"
-        text = printable(text) if _is_terminal(stream) else text
+        text = printable(text) if is_terminal(stream) else text
         print(text.encode(encoding, "replace").decode(encoding), end=end, file=stream)
         stream.flush()
     except OSError as error:
@@ -233,27 +221,6 @@ def _mute(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-
-
-def _bold(text: str, stream: TextIO | None) -> str:
-    styled = _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return f"\x1b[1m{text}\x1b[0m" if styled else text
-
-
-def _columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)
-    except (OSError, ValueError):
-        return 100
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _seconds(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    return f"{int(minutes)}m{int(rest):02}s" if minutes else f"{rest:.1f}s"
 
 
 def _snake(name: str) -> str:

@@ -8,14 +8,14 @@ import typer
 
 from b70ctl.cli.here import Change, Here
 from b70ctl.cli.plans import expected, show
-from b70ctl.cli.ready import can_leave, can_return, companions_fit
+from b70ctl.cli.ready import can_leave, can_return, companions_fit, hook_can_run
 from b70ctl.cli.switching import report, serves
 from b70ctl.core import standing
 from b70ctl.core.losses import lost_words
 from b70ctl.core.plan import Plan, plan_drain, plan_restore
 from b70ctl.core.release import Observed
 from b70ctl.core.site import Site
-from b70ctl.errors import B70Error, Interrupted, Refused, Unproven, UsageError
+from b70ctl.errors import B70Error, Interrupted, MachineError, Refused, Unproven, UsageError
 
 
 def drain(here: Here, *, yes: bool, dry_run: bool, limit: int | None = None) -> None:
@@ -112,6 +112,7 @@ def restore(here: Here, *, dry_run: bool) -> None:
         can_return(change, release, None, change.world.observe())
         companions_fit(change)
         here.console.plan(plan)
+        _warn_of_a_missing_hook(here)
         try:
             change.carry_out(plan)
         except B70Error as error:
@@ -122,6 +123,14 @@ def restore(here: Here, *, dry_run: bool) -> None:
             _told_rotation(here)
             raise
         report(here, plan)
+
+
+def _warn_of_a_missing_hook(here: Here) -> None:
+    """That nobody will ask the router: an engine that serves out of rotation is still better than none."""
+    try:
+        hook_can_run(here)
+    except MachineError as error:
+        here.console.warn(f"{error.what}; the engine will serve, and stay out of rotation")
 
 
 def _tell_drained_still(here: Here, error: B70Error) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from b70ctl.cli.here import Here
 from b70ctl.cli.plans import show
 from b70ctl.cli.ready import can_return
+from b70ctl.cli.switching import serves
 from b70ctl.core.plan import Plan, plan_restart, plan_start, plan_stop
 from b70ctl.errors import Refused
 
@@ -62,14 +63,25 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
         if plan.command == "start" and (frozen := observed.of(release)) and frozen.state == "paused":
             raise Refused(f"{release} is paused, so it answers nobody", hint=f"docker unpause {frozen.name}")
         if plan.command == "start" and observed.runs(release) and not here.store.state().stopped:
+            serves(here, here.store.release(release))
             here.console.say(f"{release} runs already; `b70ctl restart` starts it anew")
             return
         if plan.command == "stop" and not observed.runs(release) and here.store.state().stopped:
-            here.console.say(f"{release} is stopped already")
+            _told_stopped(here, release, "is stopped already")
             return
         if plan.command != "stop":
             can_return(change, here.store.release(release), None, observed)
         if not here.console.confirm(question, yes=yes):
             raise Refused("not confirmed; nothing was touched")
         change.carry_out(plan)
-    here.console.say(f"{release} {'is stopped' if plan.command == 'stop' else 'serves'}")
+    if plan.command == "stop":
+        _told_stopped(here, release, "is stopped")
+    else:
+        serves(here, here.store.release(release))
+        here.console.say(f"{release} serves")
+
+
+def _told_stopped(here: Here, release: str, text: str) -> None:
+    if here.console.json:
+        here.console.data({"event": "stopped", "release": release})
+    here.console.say(f"{release} {text}")

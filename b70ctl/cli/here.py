@@ -14,7 +14,8 @@ from typing import Any
 
 import typer
 
-from b70ctl.cli.console import Console, can_ask, console
+from b70ctl.cli.console import Console, console
+from b70ctl.cli.terminal import can_ask
 from b70ctl.core import standing
 from b70ctl.core.journal import Op, unfinished
 from b70ctl.core.plan import Plan

@@ -8,7 +8,7 @@ from b70ctl.cli.here import Here
 from b70ctl.cli.plans import show
 from b70ctl.cli.ready import namesake
 from b70ctl.core.history import AUTOMATIC, prunable
-from b70ctl.core.plan import plan_prune, plan_snapshot
+from b70ctl.core.plan import Plan, plan_prune, plan_snapshot
 from b70ctl.core.preflight import refusal
 from b70ctl.errors import Refused, UsageError
 
@@ -62,12 +62,19 @@ def prune(here: Here, *, yes: bool, dry_run: bool) -> None:
             raise refusal(found)
         plan = plan_prune(_old(here))
         if not plan.steps:
+            _told_pruned(here, plan)
             here.console.say("nothing to prune")
             return
         here.console.plan(plan)
         if not here.console.confirm(f"forget {len(plan.steps)} releases?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
         change.carry_out(plan)
+    _told_pruned(here, plan)
+
+
+def _told_pruned(here: Here, plan: Plan) -> None:
+    if here.console.json:
+        here.console.data({"event": "pruned", "releases": [step.subject for step in plan.steps]})
 
 
 def _old(here: Here) -> dict[str, str]:

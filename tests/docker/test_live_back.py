@@ -106,7 +106,9 @@ def test_stopped_stays_stopped_until_it_is_started_and_is_proven_then(site: Live
     assert "nothing has served" in site.run("stop", "--yes").exits(1).err
     site.switch("a")
     container = site.engine().id
-    site.run("stop", "--yes").exits(0)
+    release = site.serving()
+    told = site.run("stop", "--yes", "--json").exits(0).out.splitlines()
+    assert json.loads(told[-1]) == {"event": "stopped", "release": release}
     assert site.engine().status == "exited"
     assert site.engine().attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
     assert "stopped" in site.run("status").exits(0).out
@@ -115,6 +117,7 @@ def test_stopped_stays_stopped_until_it_is_started_and_is_proven_then(site: Live
     site.assert_serves("a")
     assert site.engine().id == container
     assert "runs already" in site.run("start").exits(0).err
+    assert site.run("start", "--json").exits(0).data()["event"] == "serving"
     op = site.history()[-1]
     assert (op["command"], op["result"]) == ("start", "done")
 
@@ -202,7 +205,8 @@ def test_prune_forgets_old_releases_their_image_names_and_caches_and_no_other(si
     would = site.run("prune", "--dry-run", "--json").exits(0).data()
     assert [step["subject"] for step in would["steps"]] == [names[0], names[2]]
     assert site.tags() == set(names)
-    site.run("prune", "--yes").exits(0)
+    told = json.loads(site.run("prune", "--yes", "--json").exits(0).out.splitlines()[-1])
+    assert (told["event"], set(told["releases"])) == ("pruned", {names[0], names[2]})
     kept = {names[1], names[3], names[4], names[5]}
     assert set(site.releases()) == kept
     assert site.tags() == kept

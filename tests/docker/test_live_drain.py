@@ -23,6 +23,7 @@ FINISHED = "vllm:request_success_total"
 DRAIN = ("withdraw", "settle", "stop", "drained")
 RESTORE = (*ARRIVE, "admit")
 HOOK = {"command": ["sh", "-c", 'echo "$ACTION" "$1" >> rotation', "hook", "{url}"]}
+MISSING = {"command": ["./no-such-hook", "{url}"]}
 CALM = {"load": 10000, "limit": 60}
 SLOW = {"STANDIN_TOKENS_PER_SECOND": "60"}
 SLOWER = {"STANDIN_TOKENS_PER_SECOND": "20"}
@@ -321,9 +322,15 @@ def test_an_interrupted_drain_goes_back_into_rotation(hooked: LiveSite, step: st
 def test_a_hook_that_refuses(hooked: LiveSite, refused: str, code: int, holds: Callable[[str], bool]) -> None:
     site = ready(hooked)
     hook = {"command": ["sh", "-c", f'[ "$ACTION" != {refused} ] || exit 3; echo "$ACTION" >> rotation']}
+    site.write_site(router=MISSING, drain=CALM)
+    assert "the router hook `./no-such-hook`" in site.run("drain", "--yes").exits(3).err
+    site.assert_serves("a")
     site.write_site(router=hook, drain=CALM)
     assert holds(site.run("drain", "--yes").exits(code).err)
     if refused == "add":
+        site.write_site(router=MISSING, drain=CALM)
+        assert "will serve, and stay out of rotation" in site.run("restore").exits(1).err
+        site.write_site(router=hook, drain=CALM)
         ran = site.run("restore").exits(1)
         assert "serves a at" in ran.err
         assert "`b70ctl restore` asks the router once more" in ran.err
