@@ -21,6 +21,7 @@ from typing import Any
 
 import docker
 import docker.errors
+import warm
 import yaml
 
 from tests.rig.image_files import INTEL, OPENAI
@@ -133,16 +134,16 @@ class LiveSite:
 
     def run(self, *args: str, timeout: float = 150, env: Mapping[str, str] | None = None) -> Ran:
         """The command line, to its end."""
-        return self._run(self.argv(*args), timeout, env)
+        return self._run(self.program, args, timeout, env)
 
     def cut(self, when: str, line: int, *args: str, env: Mapping[str, str] | None = None) -> Ran:
         """The command line, killed at one line of its journal."""
-        return self._run((sys.executable, str(CUT), when, str(line), "--site", str(self.root), *args), 150, env)
+        return self._run((str(CUT), when, str(line)), args, 150, env)
 
-    def _run(self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None) -> Ran:
-        done = subprocess.run(argv, cwd=self.root, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=timeout, check=False)  # fmt: skip
-        return Ran(tuple(argv[1:]), done.returncode, done.stdout, done.stderr)
+    def _run(self, program: Sequence[str], args: Sequence[str], timeout: float, env: Mapping[str, str] | None) -> Ran:
+        words = ("--site", str(self.root), *args)
+        done = warm.run(program, words, self.root, self.environment(**(env or {})), timeout)
+        return Ran((*program, *words), done.returncode, done.stdout, done.stderr)
 
     @contextlib.contextmanager
     def begin(self, *args: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
