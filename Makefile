@@ -1,6 +1,6 @@
 # `make` alone lists the targets. A target is one line; what it does can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-gpu test-xpu tune-xpu check golden schema bench bench-drain bench-gpu tune-gpu wheel-test clean engine-up engine-down
+.PHONY: help setup venv demo test test-gpu test-xpu test-vllm test-vllm-source test-vllm-backend prove-vllm compatibility tune-xpu check golden schema bench bench-drain bench-gpu tune-gpu wheel-test clean engine-up engine-down
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
@@ -24,6 +24,21 @@ test-gpu: ## every gate of the kernels on this machine's GPU, cuda unless B70_KE
 
 test-xpu: ## the kernels compiled for Xe2, run on this machine's processor and disassembled; installs compilers, 3 GB, in .cache/xpu
 	@tests/xpu/setup.sh && .cache/xpu/venv/bin/python -m tests.xpu.suite
+
+test-vllm: venv ## a real vLLM, switched to and from in a container, with drafts that are accepted; installs 7 GB in .cache/vllm
+	@tests/vllm/setup.sh engine && tests/rig/setup.sh as-root $(PYTHON) -m tests.rig.dockerd run -- $(PYTHON) -m tests.vllm.engine && $(PYTHON) -m tests.vllm.table
+
+test-vllm-source: venv ## what plugin, patches and b70ctl say of vLLM, against its sources: three releases, VERSIONS=all, or VERSIONS="0.30.0 …"
+	@$(PYTHON) -m tests.vllm.source $(VERSIONS) && $(PYTHON) -m tests.vllm.table
+
+test-vllm-backend: venv ## our attention backend among real vLLM objects, against plain attention; seven releases, or VERSIONS="0.30.0 …"
+	@tests/vllm/setup.sh backend && $(PYTHON) -m tests.vllm.backend $(VERSIONS) && $(PYTHON) -m tests.vllm.table
+
+prove-vllm: venv ## every tier that a new release can pass, VERSION=0.34.0; then one table to review
+	@$(PYTHON) -m tests.vllm.prove $(VERSION)
+
+compatibility: venv ## write docs/compatibility.md anew from what the tiers recorded
+	@$(PYTHON) -m tests.vllm.table
 
 check: setup ## lints, format and types
 	@.venv/bin/ruff check -q && .venv/bin/ruff format -q --check && .venv/bin/mypy
