@@ -28,6 +28,9 @@ if WISH["raises"]:
     raise RuntimeError(WISH["raises"])
 sys.exit(WISH["code"])
 """
+TABLE_ROW = {
+    "preset": "k8v4", "rows": 16, "head_size": 128, "choice": {"keys": 32, "warps": 4, "stages": 1, "programs": 64},
+}  # fmt: skip
 LINES = ("ok    attention_is_right                 3.2 s  40 cases, worst 1.2e-04", "device: xpu")
 
 

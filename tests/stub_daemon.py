@@ -42,6 +42,8 @@ class StubDaemon:
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     keeps: Path | None = None
     """Where it keeps everything."""
+    asked: Callable[[list[str]], str] = field(default_factory=lambda: lambda _: "[]")
+    """What a program prints that is run beside an engine."""
     dead: bool = False
     """The process that speaks to it was killed."""
     _rules: list[Callable[[str, int, int, bool], None]] = field(default_factory=list)
@@ -133,6 +135,10 @@ class StubDaemon:
     def top(self, container: str, columns: str) -> dict[str, Any]:
         listed = {"Titles": ["PID", "COMMAND"], "Processes": [["1", "vllm serve"]]}
         found: dict[str, Any] = self.call("top", container, effect=lambda: listed)
+        return found
+
+    def ask(self, container: str, argv: list[str]) -> str:
+        found: str = self.call("ask", container, effect=lambda: self.asked(argv))
         return found
 
     def running(self) -> list[dict[str, Any]]:

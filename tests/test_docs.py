@@ -12,10 +12,12 @@ import typer
 import yaml
 
 from b70ctl.cli import COMMANDS, app, load
+from b70ctl.core.patch import Patch
 from b70ctl.core.profile import Profile
 from b70ctl.core.site import Site
 from b70ctl.edge.catalog import Catalog
 from b70ctl.errors import Exit
+from tests import patches_table
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(
@@ -143,3 +145,16 @@ def test_the_words_of_the_table_of_mappings_are_keys():
     named = {word.split(".")[0].split(":")[0] for cell in right for word in re.findall(r"`([a-z_]+[.:][a-z_.]*)", cell)}
     assert named
     assert named - known - {"site"} == set()
+
+
+def test_the_page_about_patches_lists_what_ships():
+    assert patches_table.PAGE.read_text() == patches_table.page(), "python -m tests.patches_table"
+
+
+def test_the_patches_of_the_page_are_patches():
+    page = patches_table.PAGE.read_text()
+    whole, overlays, scripts = (_as_mapping(block) for block in blocks(page, "yaml"))
+    assert Patch.model_validate(whole).edits
+    rest = {key: value for key, value in whole.items() if key not in ("bases", "edits", "markers")}
+    assert Patch.model_validate(rest | overlays).overlays
+    assert Patch.model_validate(rest | scripts).scripts

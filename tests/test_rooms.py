@@ -18,7 +18,7 @@ PURE = {
     "bisect", "json", "math", "packaging", "posixpath", "pydantic", "re", "shlex", "types", "typing", "unicodedata",
 }  # fmt: skip
 # files of core that may name one thing more
-MORE = {"core/compose.py": {"jinja2"}}
+MORE = {"core/compose.py": {"jinja2"}, "core/plugin.py": {"ast"}}
 TOUCHING = {"open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
 
 NEIGHBOURS = {"core": {"core"}, "edge": {"edge", "core"}, "cli": {"cli", "edge", "core"}}

@@ -20,23 +20,29 @@ PLACE = re.compile(r"%[-+0-9.]*[sdrfgx]")
 
 
 def messages(package: Path) -> Iterator[tuple[str, str]]:
-    """Level and words of each; where a value would stand, a 7."""
+    """Level and words of each message of a package."""
     for file in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                level, text = LEVELS.get(node.func.attr), _words(node.args[0])
-                if level and text:
-                    yield level, " ".join(text.split())
+        yield from said(ast.parse(file.read_bytes()))
 
 
-def _words(node: ast.expr) -> str:
+def said(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """Level and words of each message of a module; where a value would stand, a 7."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            level, text = LEVELS.get(node.func.attr), words_of(node.args[0])
+            if level and text:
+                yield level, " ".join(text.split())
+
+
+def words_of(node: ast.expr) -> str:
+    """A string as it would be printed."""
     match node:
         case ast.Constant(value=str(text)):
             return PLACE.sub("7", text)
         case ast.JoinedStr(values=values):
-            return "".join(_words(value) if isinstance(value, ast.Constant) else "7" for value in values)
+            return "".join(words_of(value) if isinstance(value, ast.Constant) else "7" for value in values)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _words(left) + _words(right)
+            return words_of(left) + words_of(right)
     return ""
 
 

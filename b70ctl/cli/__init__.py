@@ -54,7 +54,7 @@ COMMANDS: dict[str, Entry] = {
     "render": Entry("write", WRITE, "Write the Compose file of a profile; `--all --check` for CI."),
     "profiles": Entry("profiles", WRITE, "List, show, check and write profiles."),
     "images": Entry("images", WRITE, "Ask images what they hold, and pin them."),
-    "patches": Entry("patches", WRITE, "List patches, and accept the file that one is applied to."),
+    "patches": Entry("patches", WRITE, "List patches, check them against an image, and accept a base."),
 }
 
 

@@ -41,6 +41,13 @@ def patches(root: Path | None, _: str) -> Iterator[str]:
 
 
 @_offered
+def patch_names(root: Path | None, _: str) -> Iterator[str]:
+    """Patches by name."""
+    for folder in _folders(root, "patches"):
+        yield from (path.parent.name for path in folder.glob("*/patch.yaml"))
+
+
+@_offered
 def kept(root: Path | None, _: str) -> list[str]:
     """What can be gone back to: snapshots, and profiles of releases."""
     from b70ctl.edge import places

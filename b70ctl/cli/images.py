@@ -69,7 +69,7 @@ def _words(value: Any) -> str:
 def patch_targets(here: Here) -> list[str]:
     """The files that any known patch touches."""
     patches = [here.catalog.patch(name) for name in here.catalog.patches()]
-    return sorted({edit.file for patch in patches for edit in patch.edits})
+    return sorted({file for patch in patches for file in patch.judged})
 
 
 def pin(here: Here, image: str) -> None:

@@ -101,4 +101,5 @@ class Run:
         """The site's own table, with what an earlier run measured of other rows."""
         path = (self.here.root or Path.cwd()) / TABLE
         replace(path, merged(read_text(path), read_text(self.folder / TABLE) or ""))
-        self.here.console.say(f"wrote {path}; no release carries it to its engine yet")
+        carried = "carried to the engine by the next release with `kernels: b70`" if self.here.root else "for no site"
+        self.here.console.say(f"wrote {path}, {carried}")

@@ -7,6 +7,7 @@ from typing import Any
 from b70ctl.cli.here import Here
 from b70ctl.core.bootfacts import BootFacts, differences
 from b70ctl.core.history import newest_proven
+from b70ctl.core.imported import PROBE as FILES
 from b70ctl.core.journal import Op
 from b70ctl.core.release import Release, Verdict
 from b70ctl.edge.store import Store
@@ -107,7 +108,8 @@ def boot_lines(store: Store, release: Release) -> list[str]:
     other = newest_proven(release.profile, kept, {name: store.verdict(name) for name in kept}, before=release.number)
     earlier = store.verdict(other.id) if other else None
     changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
-    return [*_boot_line(boot), *(f"since the last {release.profile}: {line}" for line in changed)]
+    files = [str(each["detail"]) for each in verdict.findings if each["probe"] == FILES and each["passed"]]
+    return [*_boot_line(boot), *files, *(f"since the last {release.profile}: {line}" for line in changed)]
 
 
 def _boot_line(boot: BootFacts) -> list[str]:
@@ -116,5 +118,6 @@ def _boot_line(boot: BootFacts) -> list[str]:
         f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
         f"{boot.attention_backend} backend" if boot.attention_backend else "",
         f"weights {boot.weights_gib} GiB" if boot.weights_gib else "",
+        f"{boot.kernels} in {', '.join(boot.kernels_in) or 'its one process'}" if boot.kernels else "",
     ]
     return [", ".join(fact for fact in told if fact)] if any(told) else []

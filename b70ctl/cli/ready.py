@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from b70ctl.cli.here import Change, Here, is_root
 from b70ctl.cli.linting import refusals
 from b70ctl.core.compose import project
-from b70ctl.core.patch import unknown_bases
+from b70ctl.core.patchcheck import unknown_bases
 from b70ctl.core.preflight import faults, refusal
 from b70ctl.core.release import Observed, Release
 from b70ctl.core.standing import leaving

@@ -10,6 +10,7 @@ from typing import Any
 _SLOWER = 1.5
 _SECONDS_THAT_MATTER = 5.0
 _SHARE_THAT_MATTERS = 0.01
+_LISTS = ("kernels_in", "notices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +36,24 @@ class BootFacts:
     init_seconds: float | None = None
     async_scheduling: bool | None = None
     draft_position_limit: int | None = None
+    kernels: str | None = None
+    """Our own, package and version, where they are in use."""
+    kernels_in: tuple[str, ...] = ()
+    """The processes that said so."""
     notices: tuple[str, ...] = ()
     first_error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """These facts as JSON can hold them, without the ones not stated."""
         kept = {name: value for name, value in asdict(self).items() if value not in (None, ())}
-        return kept | ({"notices": list(self.notices)} if self.notices else {})
+        return kept | {name: list(kept[name]) for name in _LISTS if name in kept}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> BootFacts:
         """The facts of `to_dict`; keys that this version does not know are left out."""
         known = {field.name for field in fields(cls)}
         kept = {name: value for name, value in stored.items() if name in known}
-        return cls(**kept | {"notices": tuple(stored.get("notices", ()))})
+        return cls(**kept | {name: tuple(stored.get(name, ())) for name in _LISTS})
 
 
 def differences(before: BootFacts | None, after: BootFacts) -> list[str]:
@@ -62,6 +67,7 @@ def _named(before: BootFacts, after: BootFacts) -> Iterator[str]:
     for name, label in (
         ("vllm_version", "vLLM"),
         ("attention_backend", "attention backend"),
+        ("kernels", "kernels"),
         ("flash_attention_version", "FlashAttention version"),
         ("moe_method", "MoE method"),
         ("kv_cache_dtype", "KV cache dtype"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from b70ctl.core.bootfacts import BootFacts, differences
 from b70ctl.core.bootfaults import Faults, Record
+from b70ctl.core.pluginlog import PluginLog
 
 __all__ = ["BootFacts", "BootLog", "Stage", "differences"]
 
@@ -41,6 +42,7 @@ def _re(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
+_SERVING = _re(r"Starting vLLM (?:API )?server \d* ?on |Application startup complete|Uvicorn running on")
 _STAGES = (
     # a hub id is looked up and perhaps fetched, silently; a path is read
     (Stage.DOWNLOADING, _re(r"Starting to load model (?![/.])\S+/|Fetching \d+ files|\.safetensors:\s+\d+%")),
@@ -52,7 +54,7 @@ _STAGES = (
     (Stage.PROFILING, _re(r"torch\.compile took|Initial profiling/warmup run took")),
     (Stage.ALLOCATING, _re(r"Available KV cache memory: |KV cache size: [\d,]+ tokens")),
     (Stage.CAPTURING, _re(r"Capturing .{0,60}graphs|Graph capturing finished")),
-    (Stage.SERVING, _re(r"Starting vLLM (?:API )?server \d* ?on |Application startup complete|Uvicorn running on")),
+    (Stage.SERVING, _SERVING),
 )
 # said of an eager engine as well
 _LOADED = _re(r"Model loading took |Warming up model for the compilation")
@@ -139,6 +141,8 @@ class BootLog:
         self._seen: dict[str, Any] = {}
         self._notices: dict[str, None] = {}
         self._faults = Faults()
+        self.plugin = PluginLog()
+        """What the processes say of our kernels; lines that come late, beside the server's own, count too."""
 
     def feed(self, line: str) -> Stage | None:
         """Take one line in; the new stage when the line takes the boot further, else None."""
@@ -151,12 +155,19 @@ class BootLog:
             self._take(record)
         return self.stage if self.stage is not before else None
 
+    def begin_again(self) -> None:
+        """What comes is the same log from its beginning: a line without a name must not speak for two processes."""
+        self.plugin = PluginLog()
+
     def facts(self) -> BootFacts:
         """What was said so far."""
-        return BootFacts(**self._seen, notices=tuple(self._notices), first_error=self._faults.first)
+        return BootFacts(**self._seen, kernels=self.plugin.name, kernels_in=self.plugin.processes,
+                         notices=tuple(self._notices), first_error=self._faults.first)  # fmt: skip
 
     def _take(self, record: Record) -> None:
         self._faults.take(record)
+        self.plugin.take(record)
+        self.plugin.whole = self.plugin.whole or _SERVING.search(record.text) is not None
         if self.stage is Stage.SERVING or not record.text.strip():
             return
         self._learn(record.text)

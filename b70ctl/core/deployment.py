@@ -34,18 +34,34 @@ class Mount(Value):
 class Order(Value):
     """A file that the release brings, mounted from it and never from where it came."""
 
-    kind: Literal["patched", "draft-config", "copy", "tree"]
+    kind: Literal["patched", "overlay", "draft-config", "copy", "tree", "plugin"]
     to: str
     """Path below the release."""
     target: str
     """Path in the container."""
     name: str
-    """The patch or draft that asked for it."""
+    """The patch or draft that asked for it; for a plugin what its own log line begins with."""
     source: str = ""
-    """patched: path below site-packages; draft-config: the host's config.json; copy and tree: a path of the host."""
+    """patched: path below site-packages; draft-config: the host's config.json; the others: a path of the host."""
     sha256: str | None = None
     """The only content that may be copied, where the patch names it."""
     overrides: dict[str, bool | int | float | str] = {}
+    texts: dict[str, str] = {}
+    """Files that no host has, by their path below `to`."""
+
+
+class Changed(Value):
+    """A file of the image that a patch changes; after the start it must be the one that Python imports."""
+
+    patch: str
+    file: str
+    """Below site-packages."""
+    target: str
+    """Path in the container."""
+    to: str | None = None
+    """Path below the release, where the release brings the whole file."""
+    markers: tuple[str, ...] = ()
+    """What must stand in it."""
 
 
 class Address(Value):
@@ -112,11 +128,16 @@ class Deployment(Value):
     """Whether the model has a chat template; without one it is proven through completions."""
     patches: dict[str, str]
     """Each patch with the digest of its definition, so that a changed patch is a changed deployment."""
+    changed: tuple[Changed, ...] = ()
+    """What the patches do to the image's files, to be proven after the start."""
+    kernels: str | None = None
+    """The attention kernels that are carried to vLLM as a plugin, with a hash of their files; None for the image's own.
+    The hash is left out where only the text is rendered."""
 
     @property
     def digest(self) -> str:
         """sha256 over everything that a container sees; where a file came from is not part of it, what it holds is."""
-        seen = self.model_dump(mode="json", exclude={"requires"})
+        seen = self.model_dump(mode="json", exclude={"requires", "changed"})
         for order in seen["files"]:
             del order["source"]
         return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
@@ -140,6 +161,7 @@ SHOWN = {
     "env": "environment",
     "secrets": "secrets",
     "patches": "patches",
+    "kernels": "kernels",
     "contents": "carried",
     "mounts": "mounts",
     "address": "address",
@@ -158,7 +180,7 @@ AT_FIRST = {"image_ref": "image", "vllm": "vLLM", "served_names": "models", "car
 """What is told of the first deployment, which is different in everything."""
 BY_HAND = "none"
 """The template of a deployment that describes a container which was made by hand."""
-HIDDEN = {"vllm", "env", "secrets", "patches", "contents", "cards", "groups", "probes", "boot"}
+HIDDEN = {"vllm", "env", "secrets", "patches", "kernels", "contents", "cards", "groups", "probes", "boot"}
 """What is not known of such a container, so that it is no difference."""
 
 

@@ -34,6 +34,8 @@ class ImageFacts(BaseModel):
     triton: str | None = None
     kernels: str | None = None
     """vllm-xpu-kernels."""
+    arctic_inference: str | None = None
+    """What suffix decoding needs: its version, `absent`, or None where nobody asked."""
     compute_runtime: str | None = None
     python: str | None = None
     entrypoint: tuple[str, ...] = ()

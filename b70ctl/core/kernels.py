@@ -22,6 +22,8 @@ FOLDER = "/opt/b70"
 """Where a container has the package; it holds nothing else, so that it can be on Python's path."""
 OUT = "/opt/b70-out"
 TABLE = "tuning.json"
+TABLE_VARIABLE = "B70_KERNELS_TUNING"
+"""Names such a table to the kernels."""
 MASK = "ZE_AFFINITY_MASK"
 FORMAT = 1
 MOST_LINES = 2000
@@ -103,7 +105,9 @@ def container(
 def _environment(deployment: Deployment, facts: ImageFacts) -> dict[str, str]:
     # the image's own path may carry the vLLM that upstream's kernels are imported from
     path = deployment.env.get("PYTHONPATH") or facts.pythonpath
-    return deployment.env | {"PYTHONPATH": f"{path}:{FOLDER}" if path else FOLDER}
+    # what a release carries is not mounted here: neither its plugin nor the table that it would name
+    rest = {name: value for name, value in deployment.env.items() if name != TABLE_VARIABLE}
+    return rest | {"PYTHONPATH": f"{path}:{FOLDER}" if path else FOLDER}
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
@@ -229,6 +233,15 @@ def _table(text: str) -> dict[str, Any] | None:
         return None
     rows = found.get("rows") if isinstance(found, Mapping) else None
     return dict(found) if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows) else None
+
+
+def is_table(text: str) -> bool:
+    """Whether a text is a table that the kernels can read: each row says what it is for, and what was chosen."""
+    found = _table(text)
+    named = ("preset", "rows", "head_size")
+    return found is not None and all(
+        isinstance(row.get("choice"), Mapping) and all(name in row for name in named) for row in found["rows"]
+    )
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts
+from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
-from b70ctl.core.rules import accepted, memory, speculation, surroundings
+from b70ctl.core.rules import accepted, drafts, memory, speculation, surroundings
+from b70ctl.core.rules import kernels as kernels_
 from b70ctl.core.rules.case import Case, Rule, Severity
 from b70ctl.core.rules.flagtable import FlagTable
 
 __all__ = ["RULES", "Finding", "FlagTable", "lint"]
 
-RULES: tuple[Rule, ...] = (*accepted.RULES, *speculation.RULES, *memory.RULES, *surroundings.RULES)
+RULES: tuple[Rule, ...] = (
+    *accepted.RULES, *kernels_.RULES, *speculation.RULES, *drafts.RULES, *memory.RULES, *surroundings.RULES,
+)  # fmt: skip
 
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
@@ -30,14 +35,15 @@ class Finding:
 
 
 def lint(
-    profile: Profile, *, facts: ImageFacts | None, flags: FlagTable, draft_limit: int | None = None
-) -> tuple[Finding, ...]:
+    profile: Profile, *, facts: ImageFacts | None, flags: FlagTable, draft: Reach | None = None,
+    kernels: Kernels | None = None,
+) -> tuple[Finding, ...]:  # fmt: skip
     """Everything that the rules find, the worst first.
 
-    Without `facts` the profile's own `image.vllm` is believed. `draft_limit` is `max_position_embeddings` of the
-    draft's config.json, where it is at hand.
+    Without `facts` the profile's own `image.vllm` is believed. `draft` is what the draft's config.json says of its
+    positions, where it is at hand, and `kernels` what the release would carry.
     """
-    case = Case(profile, facts, flags, draft_limit)
+    case = Case(profile, facts, flags, draft or Reach(), kernels)
     found = (
         Finding(rule.name, remark.severity, remark.where, remark.message, remark.hint)
         for rule in RULES

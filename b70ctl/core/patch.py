@@ -1,24 +1,24 @@
-"""A patch: one change to the image's own files, why it is ours, and where it may be applied."""
+"""A patch: one change to the image's own files, why it is made, and where it may be applied."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated, Literal, NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from b70ctl.core.image import ImageFacts, within
-from b70ctl.core.profile import EnvName, Strict, Text
+from b70ctl.core.profile import EnvName, Name, Strict, Text
 from b70ctl.errors import Refused
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 def _below(path: str) -> str:
-    if ".." in path.split("/"):
-        raise ValueError("it leads out of its folder")
+    if ".." in path.split("/") or path.endswith("/"):
+        raise ValueError("it is no file below its folder")
     return path
 
 
@@ -40,18 +40,56 @@ class Script(Strict):
     """Somebody's program that edits the installed vLLM when the container starts, before the engine."""
 
     file: RelativePath
-    """Below the patch's own folder, or the site's `patches/<name>/`."""
+    """Below the patch's own folder in the site: `patches/<name>/`."""
     sha256: Sha256 | None = None
-    """The file that the profile was proven with."""
+    """The file that it was proven with; another is refused."""
     where: Text
     """Where to get it."""
+    touches: list[RelativePath] = Field(default_factory=list)
+    """The files below site-packages that it edits, as far as that is known."""
 
 
-class Harm(Strict):
-    """A range of versions that must not have the patch, and why."""
+class Overlay(Strict):
+    """A whole file of one's own in the place of the image's; never a folder, which would hide compiled parts."""
 
-    versions: Range
+    file: RelativePath
+    """Below the image's site-packages: what it replaces."""
+    source: RelativePath
+    """Below the patch's own folder in the site: `patches/<name>/`."""
+    base: Sha256
+    """The hash of the image's file that it was made from; in the place of any other it is refused."""
+    sha256: Sha256 | None = None
+    """The file itself, where only that one will do."""
+
+
+class Marker(Strict):
+    """Text that stands in a file only once the patch was applied."""
+
+    file: RelativePath
+    """Below site-packages: one that the patch changes."""
+    text: Text
+
+
+class Span(Strict):
+    """Versions of which it is known that they do not want the patch, and why."""
+
+    versions: Range | None = None
+    """Of vLLM."""
+    kernels: Range | None = None
+    """Of vllm-xpu-kernels; with `versions`, both must hold."""
     reason: Text
+
+    @model_validator(mode="after")
+    def _some(self) -> Span:
+        if self.versions is None and self.kernels is None:
+            raise ValueError("give `versions` (of vLLM), `kernels` (of vllm-xpu-kernels), or both")
+        return self
+
+    def holds(self, vllm: str, kernels: str | None) -> bool:
+        """Whether an image lies in it; kernels that are not known lie nowhere."""
+        if self.kernels and not (kernels and within(kernels, self.kernels)):
+            return False
+        return self.versions is None or within(vllm, self.versions)
 
 
 class Patch(Strict):
@@ -61,13 +99,22 @@ class Patch(Strict):
     why: Text
     """What breaks without it."""
     versions: Range
-    """The vLLM versions that need it, as a range."""
-    unneeded: list[Harm] = Field(default_factory=list)
-    """Versions where it is needless or harmful."""
+    """The vLLM versions that it is for, as a range."""
+    needless: list[Span] = Field(default_factory=list)
+    """Versions that do well without it."""
+    harmful: list[Span] = Field(default_factory=list)
+    """Versions that it would damage, or whose start it would stop."""
     bases: dict[Sha256, Text] = Field(default_factory=dict)
-    """Hashes of the files that it was made for, each with the version that ships it."""
+    """Hashes of the files that the edits were made for, each with the version that ships it."""
     edits: list[Edit] = Field(default_factory=list)
     scripts: list[Script] = Field(default_factory=list)
+    overlays: list[Overlay] = Field(default_factory=list)
+    markers: list[Marker] = Field(default_factory=list)
+    """Looked for in the running container."""
+    excludes: dict[Name, Text] = Field(default_factory=dict)
+    """Patches that it must not be applied with, each with the reason."""
+    after: list[Name] = Field(default_factory=list)
+    """Patches whose scripts edit the same file and come before it, where they are there at all."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Variables that switch the change on; they come with the patch and never without it."""
     source: Text
@@ -75,40 +122,88 @@ class Patch(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Patch:
-        if bool(self.edits) == bool(self.scripts):
-            raise ValueError("a patch has either `edits` or `scripts`")
+        if sum(map(bool, (self.edits, self.scripts, self.overlays))) != 1:
+            raise ValueError("a patch has either `edits`, `scripts` or `overlays`")
+        if stray := [marker.file for marker in self.markers if marker.file not in self.files]:
+            raise ValueError(f"`markers` names {stray[0]}, which the patch does not change")
+        twice = [overlay.file for overlay in self.overlays]
+        if len(twice) != len(set(twice)):
+            raise ValueError("two `overlays` replace one file")
         return self
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """The files below site-packages whose content says whether it applies."""
+        return frozenset({*(edit.file for edit in self.edits), *(overlay.file for overlay in self.overlays)})
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files below site-packages that it changes, as far as that is known."""
+        return self.judged | {file for script in self.scripts for file in script.touches}
+
+
+class Answer(StrEnum):
+    """What a patch is to an image."""
+
+    APPLIES = "applies"
+    NEEDLESS = "needless"
+    HARMFUL = "harmful"
+    UNKNOWN = "unknown"
+
+
+class Checked(NamedTuple):
+    """An answer and its reason."""
+
+    answer: Answer
+    reason: str
+
+
+def by_version(patch: Patch, vllm: str, kernels: str | None = None) -> Checked:
+    """What a patch is to a version; harm goes before everything."""
+    for answer, spans in ((Answer.HARMFUL, patch.harmful), (Answer.NEEDLESS, patch.needless)):
+        for span in spans:
+            if span.holds(vllm, kernels):
+                return Checked(answer, span.reason)
+    if not within(vllm, patch.versions):
+        return Checked(Answer.UNKNOWN, f"it is for vLLM {patch.versions}, and of {vllm} nothing is known")
+    return Checked(Answer.APPLIES, patch.summary)
 
 
 def refuse_unless_meant_for(name: str, patch: Patch, facts: ImageFacts) -> None:
     """Raise unless the patch is for the image's version."""
-    for harm in patch.unneeded:
-        if within(facts.vllm, harm.versions):
+    answer, reason = by_version(patch, facts.vllm, facts.kernels)
+    drop = f"remove `{name}` from the profile's patches"
+    if answer is Answer.UNKNOWN:
+        raise Refused(f"patch `{name}` is for vLLM {patch.versions}, the image has {facts.vllm}",
+                      hint=f"{drop}, or use an image in that range")  # fmt: skip
+    if answer is not Answer.APPLIES:
+        verb = "must not be applied to" if answer is Answer.HARMFUL else "is needless with"
+        kernels = f" and kernels {facts.kernels}" if facts.kernels else ""
+        raise Refused(f"patch `{name}` {verb} vLLM {facts.vllm}{kernels}: {reason}", hint=drop)
+
+
+def lines_of(text: str, anchor: str) -> list[int]:
+    """The lines on which an anchor begins, each place that can be replaced once."""
+    found, at = [], text.find(anchor)
+    while at >= 0:
+        found.append(text.count("\n", 0, at) + 1)
+        at = text.find(anchor, at + len(anchor))
+    return found
+
+
+def edited(name: str, patch: Patch, file: str, base: str) -> tuple[str, list[int]]:
+    """`base` with the patch's edits of `file` made, and the lines where they were; Refused unless each had one."""
+    text = base
+    places: list[int] = []
+    for edit in (edit for edit in patch.edits if edit.file == file):
+        lines = lines_of(text, edit.old)
+        if len(lines) != 1:
+            where = f", at lines {' and '.join(map(str, lines))}" if lines else ""
             raise Refused(
-                f"patch `{name}` must not be applied to vLLM {facts.vllm}: {harm.reason}",
-                hint=f"remove `{name}` from the profile's patches",
+                f"patch `{name}` does not apply: its anchor stands in {file} {len(lines)} times{where}, not once"
             )
-    if not within(facts.vllm, patch.versions):
-        raise Refused(
-            f"patch `{name}` is for vLLM {patch.versions}, the image has {facts.vllm}",
-            hint=f"remove `{name}` from the profile's patches, or use an image in that range",
-        )
-
-
-def unknown_bases(
-    name: str, patch: Patch, facts: ImageFacts, accepted: Mapping[str, frozenset[str]]
-) -> list[Refused]:  # fmt: skip
-    """What can be told from hashes alone, before a file is read: bases that the patch was not made for."""
-    known = {*patch.bases, *accepted.get(name, ())}
-    found = {edit.file: facts.files[edit.file] for edit in patch.edits if edit.file in facts.files}
-    return [_unknown_base(name, file, digest) for file, digest in found.items() if digest not in known]
-
-
-def _unknown_base(name: str, file: str, digest: str) -> Refused:
-    if digest == "absent":
-        return Refused(f"patch `{name}` changes {file}, which the image does not have")
-    return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…)",
-                   hint=f"b70ctl patches accept {name}:{digest}, if its anchor is there")  # fmt: skip
+        text, places = text.replace(edit.old, edit.new), [*places, *lines]
+    return text, places
 
 
 def patched(name: str, patch: Patch, file: str, base: str, accepted: frozenset[str] = frozenset()) -> str:
@@ -116,13 +211,8 @@ def patched(name: str, patch: Patch, file: str, base: str, accepted: frozenset[s
 
     `accepted` holds base hashes that the owner took responsibility for, beyond the ones the patch was made for.
     """
+    text, _ = edited(name, patch, file, base)
     found = hashlib.sha256(base.encode("utf-8", errors="surrogateescape")).hexdigest()
-    text = base
-    for edit in (edit for edit in patch.edits if edit.file == file):
-        times = text.count(edit.old)
-        if times != 1:
-            raise Refused(f"patch `{name}` does not apply to {file}: its anchor stands there {times} times, not once")
-        text = text.replace(edit.old, edit.new)
     if found not in patch.bases and found not in accepted:
         raise Refused(
             f"patch `{name}` was not made for this {file} (sha256 {found[:12]}…), though its anchor is there",

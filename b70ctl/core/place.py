@@ -18,6 +18,8 @@ class Place:
     root: str
     """The site's directory; relative paths start here."""
     host: Host = field(default_factory=Host)
+    draft_commit: str | None = None
+    """What the profile's hub draft stands for in the site's cache, where it is there."""
 
     def path(self, path: str) -> str:
         """A path as this host sees it; a relative one starts at the site."""

@@ -48,6 +48,8 @@ class Seen:
     port_container: str | None = None
     missing: tuple[str, ...] = ()
     """Host paths that would be mounted and do not exist."""
+    lost: tuple[tuple[str, str], ...] = ()
+    """Links on the way to what must be there that lead nowhere inside the container, and where they lead."""
     holders: tuple[CardHolder, ...] = ()
     rooms: tuple[Room, ...] = ()
     """Looked at where an engine is to be stopped."""
@@ -68,6 +70,7 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
             )
         )
     found += [_absent(path, deployment, wheres) for path in seen.missing]
+    found += [_lost(link, target) for link, target in seen.lost]
     if seen.port_holder:
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
@@ -89,6 +92,13 @@ def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Err
         return MachineError(what, hint="ls -l /dev/dri/by-path, and `dri` in site.yaml")
     where = next((where for name, where in wheres.items() if folder.endswith(name)), None)
     return Refused(what, hint=where or f"ls {path.rpartition('/')[0] or '/'}")
+
+
+def _lost(link: str, target: str) -> B70Error:
+    return Refused(
+        f"{link} is a link to {target}, which the container does not have: the engine would not find it",
+        hint=f"cp -rL {link} {link}-copied, and name that; or mount what it leads to at the same path: mounts",
+    )
 
 
 def _port(deployment: Deployment, seen: Seen) -> B70Error:

@@ -130,16 +130,19 @@ class Draft(Strict):
     path: Text | None = None
     """A directory below the site's `models`."""
     hub: Text | None = None
-    """A Hugging Face id."""
+    """A Hugging Face id; used from the site's `hf_cache`."""
+    revision: Text | None = None
+    """The commit of the hub repository, or a branch or tag that the cache knows; left out it is `main`."""
     overrides: dict[Text, Scalar] = Field(default_factory=dict)
-    """Keys of the draft's config.json to change; the user's file stays as it is, a changed copy is mounted over it."""
+    """Keys of the draft's config.json to change, `a.b` for a nested one; the user's file stays as it is, a changed
+    copy is mounted over it."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Draft:
         if (self.path is None) == (self.hub is None):
             raise ValueError("give either `path` (below the site's models) or `hub` (a Hugging Face id)")
-        if self.overrides and self.path is None:
-            raise ValueError("`overrides` need a draft given by `path`: a hub draft has no file to change yet")
+        if self.revision is not None and self.hub is None:
+            raise ValueError("`revision` is that of a hub repository, and the draft is given by `path`")
         return self
 
 
@@ -236,6 +239,8 @@ class Profile(Strict):
     """A named set of variables for more than one card; sets are never mixed."""
     patches: list[Name] = Field(default_factory=list)
     """Changes to the image's own files, by name."""
+    kernels: Literal["image", "b70"] = "image"
+    """Whose TurboQuant attention serves: what the image brings, or ours, which the release carries as a plugin."""
     mounts: list[MountSpec] = Field(default_factory=list)
     resources: Resources = Field(default_factory=Resources)
     boot: Boot = Field(default_factory=Boot)

@@ -7,13 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from b70ctl.core import mounting, serving
+from b70ctl.core import draft as drafts
+from b70ctl.core import mounting, patchset, plugin, serving
 from b70ctl.core.collectives import collective
 from b70ctl.core.deployment import Address, Deployment
 from b70ctl.core.host import Host
 from b70ctl.core.image import ImageFacts, check_reference
 from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
+from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile, Status
 from b70ctl.core.site import Site
 from b70ctl.core.sizes import refuse_endless
@@ -44,23 +46,25 @@ def refuse_status(request: Request) -> None:
         )
 
 
-def resolve(request: Request, place: Place, facts: ImageFacts, patches: Mapping[str, Patch]) -> Deployment:
-    """The deployment that a profile means at a place, with an image.
+def resolve(
+    request: Request, place: Place, facts: ImageFacts, patches: Mapping[str, Patch], kernels: Kernels | None = None
+) -> Deployment:
+    """The deployment that a profile means at a place, with an image, and with the `kernels` that its release carries.
 
     Raises UsageError for a profile that contradicts itself, MachineError where the box lacks a card or its group
     is not known, Refused for a patch that is not meant for the image.
     """
     profile, site = request.profile, place.site
     indices, addresses = _cards(profile, place)
-    orders = mounting.orders(profile, place, facts, patches)
+    orders = (*mounting.orders(profile, place, facts, patches), *plugin.orders(kernels))
     preset = collective(profile.collectives) if profile.collectives else None
-    patch_env = {name: value for key in profile.patches for name, value in patches[key].env.items()}
+    patch_env = patchset.variables(profile.patches, patches, profile.env)
     scripts = tuple(order.target for order in orders if order.kind == "copy")
-    settled = profile if preset is None else _with_env(profile, preset.env)
-    words = serving.argv(profile)
-    env = serving.environment(settled, facts, patch_env, indices)
+    settled = _with_env(profile, {**plugin.environment(kernels), **(preset.env if preset else {})})
+    draft = drafts.draft_of(profile)
+    words = serving.argv(profile, drafts.revision(draft, place) if draft else None)
+    env = serving.environment(settled, facts, patch_env, indices, plugin.FOLDER if kernels else None)
     refuse_endless(words, env)
-    draft = profile.speculative.draft if profile.speculative else None
     return Deployment(
         profile=request.name,
         overrides=request.overrides,
@@ -99,17 +103,19 @@ def resolve(request: Request, place: Place, facts: ImageFacts, patches: Mapping[
         requires=mounting.requires(profile, place),
         chat=profile.model.chat,
         patches={name: _digest(patches[name]) for name in profile.patches},
+        changed=patchset.changed(profile.patches, facts, patches),
+        kernels=kernels.name if kernels else None,
         draft_limit=_lifted(draft.overrides if draft else {}),
     )
 
 
-def _with_env(profile: Profile, preset: Mapping[str, str]) -> Profile:
-    return profile.model_copy(update={"env": {**preset, **profile.env}})
+def _with_env(profile: Profile, ours: Mapping[str, str]) -> Profile:
+    return profile.model_copy(update={"env": {**ours, **profile.env}})
 
 
 def _lifted(overrides: Mapping[str, object]) -> int | None:
     # where a limit was lifted, 2048 is what it was: the long probe must still go past it
-    return 2048 if "max_position_embeddings" in overrides else None
+    return 2048 if drafts.lifted(overrides) else None
 
 
 def _cards(profile: Profile, place: Place) -> tuple[tuple[int, ...], tuple[str, ...]]:

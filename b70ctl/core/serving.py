@@ -24,8 +24,11 @@ SHUTDOWN_TIMEOUT = 30
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
-def argv(profile: Profile) -> tuple[str, ...]:
-    """The engine's whole command, program first: some images' entrypoints execute the command as it stands."""
+def argv(profile: Profile, draft: str | None = None) -> tuple[str, ...]:
+    """The engine's whole command, program first: some images' entrypoints execute the command as it stands.
+
+    `draft` is the revision of the draft that it is to load.
+    """
     words = ["vllm", "serve", model_argument(profile.model), "--host", "0.0.0.0", "--port", str(CONTAINER_PORT)]  # noqa: S104 - inside the container; Docker publishes on the site's address
     if profile.model.revision:
         words += flag("revision", profile.model.revision)
@@ -33,7 +36,7 @@ def argv(profile: Profile) -> tuple[str, ...]:
     for name, value in engine_flags(profile.engine).items():
         words += flag(name, value)
     if profile.speculative:
-        words += flag("speculative-config", speculative_config(profile.speculative))
+        words += flag("speculative-config", speculative_config(profile.speculative, draft))
     words += flag("shutdown-timeout", SHUTDOWN_TIMEOUT)
     return tuple(words)
 
@@ -92,22 +95,28 @@ def model_argument(model: ModelSpec | Draft) -> str:
     return hub
 
 
-def speculative_config(speculative: Speculative) -> dict[str, Any]:
+def speculative_config(speculative: Speculative, draft: str | None = None) -> dict[str, Any]:
     """vLLM's speculative config; keys of one's own may not contradict the named ones."""
     config: dict[str, Any] = {"method": speculative.method}
     if speculative.draft:
         config["model"] = model_argument(speculative.draft)
+    if draft:
+        config["revision"] = draft
     config["num_speculative_tokens"] = speculative.num_speculative_tokens
     twice = sorted(config.keys() & speculative.options.keys())
     if twice:
-        raise UsageError(f"`speculative.options.{twice[0]}` has a key of its own: `speculative.{twice[0]}`")
+        key = f"draft.{twice[0]}" if twice[0] == "revision" else twice[0]
+        raise UsageError(f"`speculative.options.{twice[0]}` has a key of its own: `speculative.{key}`")
     return config | speculative.options
 
 
 def environment(
-    profile: Profile, facts: ImageFacts, patch_env: Mapping[str, str], cards: Iterable[int]
+    profile: Profile, facts: ImageFacts, patch_env: Mapping[str, str], cards: Iterable[int], plugin: str | None = None
 ) -> dict[str, str]:
-    """The engine's variables: ours, then the profile's, then those that come with a patch."""
+    """The engine's variables: ours, then the profile's, then those that come with a patch.
+
+    Python looks in the profile's folders first, then in the image's own, and in `plugin` last.
+    """
     env = {
         "VLLM_CACHE_ROOT": f"{CACHE}/vllm",
         "TRITON_CACHE_DIR": f"{CACHE}/triton",
@@ -123,8 +132,8 @@ def environment(
     if empty:
         raise UsageError(f"`env.{empty[0]}` is empty, and empty is not unset: oneCCL, for one, dies of it",
                          hint=f"remove it, or write `{empty[0]}: null` to drop an inherited one")  # fmt: skip
-    if "PYTHONPATH" in env and facts.pythonpath:
-        env["PYTHONPATH"] = f"{env['PYTHONPATH']}:{facts.pythonpath}"
+    if "PYTHONPATH" in env or plugin:
+        env["PYTHONPATH"] = ":".join(filter(None, (env.get("PYTHONPATH"), facts.pythonpath, plugin)))
     return dict(sorted(env.items()))
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from b70ctl.core.bootfacts import BootFacts
 from b70ctl.core.bootlog import BootLog, Stage
+from b70ctl.core.plugin import spoken
 from b70ctl.core.progress import Booting
 from b70ctl.core.release import Release
 from b70ctl.edge.daemon import Daemon
@@ -22,6 +23,8 @@ PULSE = 1.0
 """Seconds between two reports of a boot that says nothing new."""
 LOOK = 0.5
 """Seconds between two looks at the container."""
+LATE_LINES = 5.0
+"""Seconds that lines of an engine that serves may still be on their way through the daemon."""
 DAEMON_PATIENCE = 90.0
 """Seconds that the daemon may be away, as when it is restarted."""
 GONE = ("exited", "dead", "removing")
@@ -34,7 +37,8 @@ class LogReader:
     daemon: Daemon
     container: str
     since: float | None
-    lines: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
+    lines: queue.SimpleQueue[str | None] = field(default_factory=queue.SimpleQueue)
+    """None where it begins, again too."""
     thread: threading.Thread | None = None
 
     def ensure(self) -> None:
@@ -45,6 +49,7 @@ class LogReader:
 
     def _read(self) -> None:
         rest = b""
+        self.lines.put(None)
         try:
             for piece in self.daemon.follow(self.container, since=self.since):
                 *whole, rest = (rest + piece).split(b"\n")
@@ -91,6 +96,7 @@ class _Watch:
             if self.endpoint.healthy():
                 self._check_names()
                 self._hear(reader, patience=0.3)
+                self._check_kernels(reader)
                 return self.log.facts()
             self._look(reader)
             self._check_time()
@@ -106,6 +112,9 @@ class _Watch:
                 line = reader.lines.get(timeout=patience) if patience else reader.lines.get_nowait()
             except queue.Empty:
                 return
+            if line is None:
+                self.log.begin_again()
+                continue
             self.heard = time.monotonic()
             before = self.log.progress
             if self.log.feed(line) or self.log.progress != before:
@@ -124,6 +133,22 @@ class _Watch:
         lacking = [name for name in wanted if name not in served]
         if lacking:
             raise EngineError(f"the engine serves {', '.join(served) or 'nothing'}, not `{lacking[0]}`")
+
+    def _check_kernels(self, reader: LogReader) -> None:
+        """Every process must have said that it uses the kernels that the release carries; vLLM goes on without."""
+        told = self.release.deployment.kernels
+        if told is None:
+            return
+        wanted, deadline = spoken(told), time.monotonic() + LATE_LINES
+        # it serves, so everything was written; what the daemon still has of it comes within seconds, or never
+        while (fault := self.log.plugin.fault(wanted)) or not self.log.plugin.whole:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(TICK)
+            reader.ensure()
+            self._hear(reader)
+        if fault:
+            raise EngineError(f"the kernels are not in use everywhere: {fault}{self._cause()}")
 
     def _look(self, reader: LogReader) -> None:
         now = time.monotonic()

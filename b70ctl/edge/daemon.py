@@ -229,6 +229,15 @@ class Daemon:
             raise DaemonError(f"the image's own python failed with exit {code}: {text.strip().splitlines()[-1:]}")
         return text
 
+    def ask(self, container: str, argv: list[str]) -> str:
+        """What a short program prints that is run beside the one in a running container."""
+        with speaking("asking the engine's container"):
+            made = self.client.api.exec_create(container, argv)
+            out = self.client.api.exec_start(made["Id"]).decode("utf-8", errors="replace")
+            if code := self.client.api.exec_inspect(made["Id"])["ExitCode"]:
+                raise DaemonError(f"python3 beside the engine failed with exit {code}: {out.strip().splitlines()[-1:]}")
+        return str(out)
+
     def read_file(self, image: str, path: str) -> bytes | None:
         """One file out of an image, without starting it; None when it is not there."""
         with speaking(f"reading {path} from {image}"):

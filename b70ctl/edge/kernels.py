@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from b70ctl.core.incident import incident_name
 from b70ctl.core.kernels import PACKAGE
 from b70ctl.edge import places
-from b70ctl.edge.files import replace
+from b70ctl.edge.files import read_bytes, replace
 from b70ctl.edge.process import overhear, program
-from b70ctl.errors import MachineError
+from b70ctl.errors import MachineError, Refused
 
 if TYPE_CHECKING:  # a dry run must not pay for Docker
     from b70ctl.edge.daemon import Daemon
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # a dry run must not pay for Docker
 Hear = Callable[[str, bool], None]
 """Is given each line as it is written, and whether it was written to stderr."""
 FOLDER = "reports"
+CARRIED = frozenset({".py", ".json"})
+LEFT_OUT = frozenset({"__pycache__", "tests"})
 
 
 def find(root: Path | None) -> tuple[Path, str]:
@@ -41,11 +43,29 @@ def find(root: Path | None) -> tuple[Path, str]:
     return shipped, "shipped"
 
 
+def carried(package: Path) -> dict[str, bytes]:
+    """The package's files by their path in it: Python and tables, no caches and no tests."""
+    found = {}
+    try:
+        for path in sorted(package.rglob("*")):
+            parts = path.relative_to(package).parts
+            if path.suffix in CARRIED and not LEFT_OUT & {*parts} and path.is_file():
+                found["/".join(parts)] = read_bytes(path)
+    except OSError as error:
+        raise Refused(f"the kernels in {package} cannot be read: {error.filename}: {error.strerror}") from error
+    return found
+
+
 def digest(package: Path) -> str:
-    """A hash of the package's sources, to know which kernels a report is about."""
+    """A hash of the package's files, to know which kernels a report is about, or a release has."""
+    return digest_of(carried(package))
+
+
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """The same of files that were read already."""
     found = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        found.update(f"{path.relative_to(package)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for name, content in sorted(files.items()):
+        found.update(f"{name}\0".encode() + hashlib.sha256(content).digest())
     return found.hexdigest()
 
 

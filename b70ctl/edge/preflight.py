@@ -14,6 +14,7 @@ from b70ctl.core.image import ImageFacts
 from b70ctl.core.preflight import CardHolder, Room, Seen
 from b70ctl.edge import hardware, ports
 from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.links import lost
 
 
 def look(
@@ -34,6 +35,7 @@ def look(
         port_holder=holder,
         port_container=container,
         missing=tuple(_missing(deployment)),
+        lost=tuple(_lost(deployment)),
         holders=tuple(_holders(deployment, host, running, leaving, root=root)),
         rooms=tuple(rooms(store, daemon.root(), root=root)) if store else (),
     )
@@ -80,6 +82,12 @@ def _missing(deployment: Deployment) -> list[str]:
     wanted = [mount.source for mount in deployment.mounts]
     wanted += [*deployment.requires, *(source for source, _ in deployment.devices)]
     return list(dict.fromkeys(path for path in wanted if not _exists(path)))
+
+
+def _lost(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    for path in deployment.requires:
+        if _exists(path) and (link := lost(Path(path), deployment.mounts)):
+            yield str(link), str(link.readlink())
 
 
 def _exists(path: str) -> bool:

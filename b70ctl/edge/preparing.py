@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.core import compose
 from b70ctl.core.deployment import Deployment
+from b70ctl.core.draft import Reach, cached, config_file, draft_of
 from b70ctl.core.host import Host
 from b70ctl.core.image import ImageFacts, check_reference
 from b70ctl.core.patch import Patch, refuse_unless_meant_for
 from b70ctl.core.place import Place
+from b70ctl.core.plugin import Kernels, label, searched
 from b70ctl.core.release import Release, release_id
 from b70ctl.core.resolve import Request, refuse_status, resolve
-from b70ctl.edge import filling, yamlfile
+from b70ctl.edge import draft, filling, plugin, yamlfile
 from b70ctl.edge.catalog import Catalog, Written
 from b70ctl.edge.files import now
 from b70ctl.edge.hardware import read_host
@@ -39,6 +41,7 @@ class Wanted:
     deployment: Deployment
     facts: ImageFacts
     patches: dict[str, Patch]
+    kernels: Kernels | None = None
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,25 @@ class Workshop:
         if not any_status:
             refuse_status(request)
         patches, facts = self.patched(written, probe=probe)
-        deployment = resolve(request, self.place, facts, patches)
+        kernels = self.kernels(written, facts)
+        deployment = resolve(request, self.place_of(written), facts, patches, kernels)
         learnt: dict[str, Any] = {}
-        if limit := self.draft_limit(written):
+        if limit := self.reach(written).limit:
             learnt["draft_limit"] = limit
         if self.daemon is not None and self.catalog.root is not None:
             hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
             learnt["contents"] = filling.fingerprints(deployment, hidden, Store(self.folder).salt())
-        return Wanted(written, deployment.model_copy(update=learnt), facts, patches)
+            learnt["kernels"] = label(kernels.name, kernels.digest) if kernels else None
+        return Wanted(written, deployment.model_copy(update=learnt), facts, patches, kernels)
+
+    def kernels(self, written: Written, facts: ImageFacts) -> Kernels | None:
+        """The kernels that a profile's release carries, and what of the profile's own would hide them."""
+        if written.profile.kernels != "b70":
+            return None
+        found = plugin.described(self.catalog.root)
+        folders = searched(written.profile, (facts.pythonpath, facts.site_packages), self.place)
+        rivals = dict.fromkeys(entry for entry, folder in folders if plugin.holds(Path(folder)))
+        return replace(found, rivals=tuple(rivals))
 
     def patched(self, written: Written, *, probe: bool = False) -> tuple[dict[str, Patch], ImageFacts]:
         """A profile's patches and what is known of its image; Refused when one is not meant for the other."""
@@ -102,19 +116,28 @@ class Workshop:
             refuse_unless_meant_for(name, patch, facts)
         return patches, facts
 
-    def draft_limit(self, written: Written) -> int | None:
-        """The position limit of a profile's draft, where its config is on this host."""
-        draft = written.profile.speculative.draft if written.profile.speculative else None
-        if draft is None or draft.path is None or self.catalog.site.models is None:
-            return None
-        return filling.draft_limit(f"{self.place.model(draft.path)}/config.json")
+    def place_of(self, written: Written) -> Place:
+        """The site and the box, with what the profile's hub draft stands for in the site's cache."""
+        found = draft_of(written.profile)
+        if found is None or found.hub is None or self.catalog.site.hf_cache is None:
+            return self.place
+        commit = draft.commit(Path(cached(found.hub, self.place)), found.revision)
+        return replace(self.place, draft_commit=commit)
+
+    def reach(self, written: Written) -> Reach:
+        """How far a profile's draft reaches, where its config is on this host."""
+        found, site = draft_of(written.profile), self.catalog.site
+        if found is None or (site.models if found.path else site.hf_cache) is None:
+            return Reach()
+        file = config_file(found, self.place_of(written))
+        return draft.reach(Path(file)) if file else Reach()
 
     def facts(self, written: Written, patches: dict[str, Patch], *, probe: bool) -> ImageFacts:
         """What is known of the profile's image: from itself, else the catalog, else what the profile expects."""
         spec = written.profile.image
         pin = self.lock.images.get(spec.ref)
         ref = pin.identity if pin else check_reference(spec.ref)
-        files = {edit.file for patch in patches.values() for edit in patch.edits}
+        files = {file for patch in patches.values() for file in patch.judged}
         about = self.daemon.image(ref) if self.daemon else None
         if about is not None and self.daemon is not None:
             found = kept_facts(self.folder, about, ref, files)

@@ -15,6 +15,7 @@ from b70ctl.edge import draining, filling, window
 from b70ctl.edge.boot import follow
 from b70ctl.edge.companions import start_companions
 from b70ctl.edge.files import now
+from b70ctl.edge.imported import prove_files
 from b70ctl.edge.proving import prove
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG
 from b70ctl.edge.world import World, image_tag
@@ -102,8 +103,9 @@ def _await(step: Step, world: World) -> None:
 def _probe(step: Step, world: World) -> None:
     release = world.release(step.subject)
     before = world.store.verdict(release.id)
+    files = prove_files(release, world)
     proof = prove(release, world.endpoint(release), _agreement(release, world), world.tell)
-    world.findings[release.id] = proof.as_dicts()
+    found = world.findings[release.id] = (*files, *proof.as_dicts())
     if not proof.holds:
         raise EngineError(f"the engine was not proven: {proof.why}")
     boot = world.boots.get(release.id)
@@ -111,7 +113,7 @@ def _probe(step: Step, world: World) -> None:
     learnt = boot.to_dict() if boot and boot.kv_tokens else before.boot if before else {}
     world.store.save_verdict(
         release.id,
-        Verdict(state="proven", at=now(), op=world.op, findings=proof.as_dicts(), answers=proof.answers, boot=learnt,
+        Verdict(state="proven", at=now(), op=world.op, findings=found, answers=proof.answers, boot=learnt,
                 seconds=round(time.monotonic() - begun, 1) if begun else 0),
     )  # fmt: skip
 

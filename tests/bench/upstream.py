@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.rig.talk import give
+from tests.vllm.index import find
 
 VERSION = "0.33.0"
 OPS, TURBOQUANT = "v1/attention/ops", "model_executor/layers/quantization/turboquant"
@@ -85,7 +86,7 @@ STAND_INS = {
 
 
 def lay_out(root: Path, version: str = VERSION) -> None:
-    """Fill root/vllm; RuntimeError when the index has no such version."""
+    """Fill root/vllm; MachineError when the index has no such version."""
     with tempfile.TemporaryDirectory() as scratch, tarfile.open(source(version, Path(scratch))) as archive:
         top = (archive.next() or tarfile.TarInfo()).name.split("/")[0]
         for name in FILES:
@@ -100,22 +101,13 @@ def lay_out(root: Path, version: str = VERSION) -> None:
 
 
 def source(version: str, into: Path) -> Path:
-    """Fetch the source distribution; `pip download` would build its metadata first, and needs a compiler for that."""
-    from pip._internal.commands import create_command
-
-    command = create_command("download")
-    options, _ = command.parse_args(["--no-deps", "--no-binary", "vllm", "vllm"])
-    with command.main_context():
-        session = command.get_default_session(options)
-        finder = command._build_package_finder(options=options, session=session, ignore_requires_python=True)
-        for found in finder.find_all_candidates("vllm"):
-            if str(found.version) == version and not found.link.is_wheel:
-                answer = session.get(found.link.url_without_fragment)
-                answer.raise_for_status()
-                path = into / found.link.filename
-                path.write_bytes(answer.content)
-                return path
-    raise RuntimeError(f"the package index has no source distribution of vllm {version}")
+    """Fetch the source distribution."""
+    session, link = find(version)
+    answer = session.get(link.url_without_fragment)
+    answer.raise_for_status()
+    path = into / str(link.filename)
+    path.write_bytes(answer.content)
+    return path
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -18,7 +18,8 @@ OFFERED = {
     ("switch",): {"profile", "adopt"}, ("plan",): {"profile", "adopt"}, ("rollback",): {"name"}, ("logs",): {"release"},
     ("diagnose",): {"target", "container"}, ("render",): {"profile"}, ("profiles", "new"): {"extends"},
     ("profiles", "show"): {"profile"}, ("profiles", "lint"): {"profile"}, ("images", "probe"): {"image"},
-    ("images", "pin"): {"image"}, ("patches", "accept"): {"base"},
+    ("images", "pin"): {"image"}, ("patches", "accept"): {"base", "image"},
+    ("patches", "show"): {"name"}, ("patches", "check"): {"image"},
     ("kernels", "check"): {"profile"}, ("kernels", "bench"): {"profile"}, ("kernels", "tune"): {"profile"},
 }  # fmt: skip
 

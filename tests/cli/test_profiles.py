@@ -120,12 +120,6 @@ def test_patches_are_listed_with_the_versions_that_they_are_for(b70ctl, site):
     assert b70ctl("--site", site, "patches", "list", "--json").data["marlin-moe-xpu"]["versions"] == ">=0.19,<0.23"
 
 
-def test_a_base_is_accepted_once_and_kept(b70ctl, site):
-    for _ in range(2):
-        assert b70ctl("--site", site, "patches", "accept", f"marlin-moe-xpu:{'a' * 64}").code == 0
-    assert read_lock(site).patches == {"marlin-moe-xpu": ["a" * 64]}
-
-
 @pytest.mark.parametrize(
     "base", ["marlin-moe-xpu", "marlin-moe-xpu:abc", f"nobody:{'a' * 64}", f"marlin-moe-xpu:{'A' * 64}"]
 )

@@ -93,6 +93,13 @@ def test_the_kernels_come_last_on_pythons_path_and_nothing_is_lost_from_it(image
     assert f"PYTHONPATH={path}" in made(deployment, pythonpath=image)["Env"]
 
 
+def test_a_table_that_only_a_release_has_is_not_named_to_a_container_without_it():
+    serving = a_deployment(env={"B70_KERNELS_TUNING": "/opt/b70ctl/tuning.json", "A": "1"})
+    names = {each.partition("=")[0] for each in made(serving)["Env"]}
+    assert "A" in names
+    assert "B70_KERNELS_TUNING" not in names
+
+
 def test_of_several_cards_the_first_is_used():
     several = a_deployment(engine={"tensor_parallel_size": 2})
     assert several.env["ZE_AFFINITY_MASK"] == "0,1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import b70ctl
+from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.inherit import merge
 from b70ctl.core.lint import RULES, FlagTable, lint
+from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
 from b70ctl.errors import UsageError
 
@@ -58,6 +61,14 @@ def spec(method, tokens=4, **more):
     return {"speculative": {"method": method, "num_speculative_tokens": tokens, **more}}
 
 
+def mounted(target):
+    return {"mounts": [{"source": "x", "target": target}]}
+
+
+def method(name):
+    return {"speculative": {"method": name}}
+
+
 def both(*changes):
     merged = {}
     for change in changes:
@@ -65,9 +76,10 @@ def both(*changes):
     return merged
 
 
-def found(change, *, facts=None, draft_limit=None):
+def found(change, *, facts=None, draft=None):
     profile = Profile.model_validate(merge(QUIET, change))
-    return lint(profile, facts=facts, flags=FLAGS, draft_limit=draft_limit)
+    ours = KERNELS if profile.kernels == "b70" else None
+    return lint(profile, facts=facts, flags=FLAGS, draft=draft, kernels=ours)
 
 
 def severities(rule, change, **given):
@@ -80,7 +92,11 @@ def facts(**more):
     )
 
 
+KERNELS = Kernels(folder="/k", origin="shipped", version="0.1.0", digest="a" * 64, proven=("0.19.0", "0.20.2", "0.21.0",
+                  "0.22.1", "0.24.0", "0.26.0", "0.31.0"), full_graphs=True, rivals=())  # fmt: skip
 EAGLE = spec("eagle3", draft={"path": "head"})
+HUB_EAGLE = spec("eagle3", draft={"hub": "owner/head"})
+HUB_LIFTED = spec("eagle3", draft={"hub": "owner/head", "overrides": {"max_position_embeddings": 8192}})
 LIFTED = spec("eagle3", draft={"path": "head", "overrides": {"max_position_embeddings": 8192}})
 TQ = engine(kv_cache_dtype="turboquant_k3v4_nc")
 OVERLAY = {
@@ -93,6 +109,7 @@ OVERLAY = {
         )
     ]
 }
+OURS = both(TQ, {"kernels": "b70"})
 EAGER = engine(enforce_eager=True)
 PIECEWISE = flags(compilation_config={"cudagraph_mode": "PIECEWISE"})
 GRAPH = env(VLLM_XPU_ENABLE_XPU_GRAPH="1")
@@ -123,8 +140,26 @@ FIRES = [
     ("secret-flag", "error", flags(hf_token="k")),
     ("kv-cache-dtype", "error", engine(kv_cache_dtype="fp9")),
     ("kv-cache-dtype", "error", engine(kv_cache_dtype="octave_k3v4")),
+    ("kv-cache-dtype", "error", at("0.19.0", **engine(kv_cache_dtype="turboquant_bogus"), kernels="b70")),
     ("turboquant-overlay", "error", at("0.19.0", **TQ)),
     ("turboquant-overlay", "error", both(OVERLAY)),
+    ("turboquant-overlay", "error", at("0.19.0", **both(OURS, OVERLAY))),
+    ("kernels-unused", "warning", {"kernels": "b70"}),
+    ("kernels-unused", "warning", both({"kernels": "b70"}, engine(kv_cache_dtype="fp8"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels-0.2.dist-info/"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl/plugin"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl/plugin/more"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl"))),
+    ("kernels-left-out", "error", both(OURS, env(B70_KERNELS="off"))),
+    ("kernels-left-out", "error", both(OURS, env(B70_KERNELS="OFF"))),
+    ("kernels-left-out", "error", both(OURS, env(VLLM_PLUGINS="mine"))),
+    ("kernels-left-out", "error", both(OURS, env(VLLM_PLUGINS="mine, b70_kernels"))),
+    ("kernels-unheard", "error", both(OURS, env(VLLM_LOGGING_LEVEL="warning"))),
+    ("kernels-unheard", "error", both(OURS, env(VLLM_CONFIGURE_LOGGING="0"))),
+    ("kernels-unproven", "error", at("0.34.0", **OURS)),
+    ("kernels-unproven", "error", at("0.21.1.dev17+g0a", **OURS)),
+    ("kernels-unproven", "error", at("0.21.1.dev17+g0a", **both(OURS, env(B70_KERNELS_UNPROVEN="0.21.1.dev17")))),
     ("quantization", "error", at("0.33.0", **engine(quantization="gguf"))),
     ("quantization", "warning", at("0.26.0", **engine(quantization="gguf"))),
     ("parser", "error", engine(tool_call_parser="muse_glimmer")),
@@ -153,6 +188,12 @@ FIRES = [
     ("draft-limit", "warning", both(LIFTED, engine(max_model_len=8193))),
     ("draft-limit", "warning", both(LIFTED, engine(max_model_len=None))),
     ("draft-limit", "note", at("0.27.1", **LIFTED)),
+    ("draft-limit", "warning", at("0.27.1", **both(LIFTED, engine(max_model_len=8193), method("dflash")))),
+    ("draft-limit", "note", at("0.33.0", **both(LIFTED, method("dflash")))),
+    ("draft-limit", "warning", at("0.33.0", **both(LIFTED, engine(max_model_len=8193), method("draft_model")))),
+    ("draft-length", "warning", spec("eagle3", draft={"path": "head"}, options={"max_model_len": 8191})),
+    ("moving-draft", "note", HUB_EAGLE),
+    ("fetched-draft", "note", both(HUB_LIFTED, {"boot": {"download": True}})),
     ("measured-depth", "note", both(spec("mtp"), {"evidence": []})),
     ("measured-depth", "note", both(spec("qwen3_5_mtp"), {"evidence": []})),
     ("capture-sizes", "warning", both(spec("mtp", 3), flags(cudagraph_capture_sizes=[4, 6]))),
@@ -187,6 +228,7 @@ FIRES = [
     ("gate", "warning", env(B70_FP8_MODE="hybrid")),
     ("gate", "warning", env(TQ_USE_FUSED_SPEC="0")),
     ("package-mount", "error", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm"}]}),
+    ("package-mount", "warning", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm/envs.py"}]}),
     ("card-count", "error", both(TWO, cards(1))),
     ("card-count", "error", both(TWO, cards("none"))),
     ("card-count", "warning", cards(2)),
@@ -217,6 +259,22 @@ SILENT = [
     ("kv-cache-dtype", at("0.33.0", **engine(kv_cache_dtype="octave_k3v4"))),
     ("turboquant-overlay", at("0.19.0", **both(TQ, OVERLAY))),
     ("turboquant-overlay", TQ),
+    ("turboquant-overlay", at("0.19.0", **OURS)),
+    ("kernels-unused", OURS),
+    ("kernels-unused", engine(kv_cache_dtype="fp8")),
+    ("kernels-twice", both(OURS, mounted("/opt/b70ctl/plugins"))),
+    ("kernels-twice", both(TQ, mounted("/opt/b70ctl/plugin"))),
+    ("kernels-left-out", both(OURS, env(B70_KERNELS="on", VLLM_PLUGINS="mine,b70_kernels"))),
+    ("kernels-left-out", both(TQ, env(B70_KERNELS="off"))),
+    ("kernels-unheard", both(OURS, env(VLLM_LOGGING_LEVEL="DEBUG"))),
+    ("kernels-unheard", both(TQ, env(VLLM_LOGGING_LEVEL="ERROR"))),
+    ("kernels-unproven", OURS),
+    ("kernels-unproven", at("0.24.0+xpu", **OURS)),
+    ("kernels-unproven", at("0.34.0", **both(OURS, env(B70_KERNELS_UNPROVEN="0.34.0")))),
+    ("kernels-unproven", at("0.34.0", **TQ)),
+    ("turboquant-async", both(OURS, EAGLE)),
+    ("turboquant-graphs", at("0.31.0", **both(OURS, EAGLE))),
+    ("turboquant-workspace", both(OURS, GRAPH)),
     ("quantization", engine(quantization="gptq")),
     ("parser", engine(tool_call_parser="hermes", reasoning_parser="qwen3")),
     ("parser", both(engine(tool_call_parser="mine"), flags(tool_parser_plugin="/x.py"))),
@@ -243,6 +301,11 @@ SILENT = [
     ("draft-given", EAGLE),
     ("draft-given", spec("mtp")),
     ("draft-limit", LIFTED),
+    ("draft-limit", at("0.33.0", **both(EAGLE, method("dflash")))),
+    ("draft-length", spec("eagle3", draft={"path": "head"}, options={"max_model_len": 8192})),
+    ("moving-draft", HUB_LIFTED),
+    ("moving-draft", EAGLE),
+    ("fetched-draft", HUB_LIFTED),
     ("draft-limit", at("0.27.1", **EAGLE)),
     ("draft-limit", spec("mtp")),
     ("measured-depth", spec("mtp")),
@@ -269,7 +332,7 @@ SILENT = [
     ("fork", env(VLLM_WORKER_MULTIPROC_METHOD="spawn")),
     ("device-mask", both(cards("none"), env(ONEAPI_DEVICE_SELECTOR="opencl:cpu"))),
     ("gate", both(at("0.19.0"), TQ, OVERLAY, env(TQ_USE_FUSED_SPEC="0"))),
-    ("package-mount", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm/envs.py"}]}),
+    ("package-mount", {"mounts": [{"source": "x", "target": "/opt/vllm/chat.jinja"}]}),
     ("card-count", both(TWO, cards(2))),
     ("card-count", cards("none")),
     ("card-count", both(flags(pipeline_parallel_size=2), cards(2))),
@@ -343,11 +406,62 @@ def test_an_image_whose_identity_is_known_does_not_move():
 
 @pytest.mark.parametrize(("limit", "said"), [(2048, ["warning"]), (8192, []), (40960, [])])
 def test_the_drafts_own_limit_counts_where_it_is_known(limit, said):
-    assert severities("draft-limit", EAGLE, draft_limit=limit) == said
+    assert severities("draft-limit", EAGLE, draft=Reach(limit)) == said
 
 
 def test_an_override_goes_before_the_drafts_own_limit():
-    assert severities("draft-limit", LIFTED, draft_limit=2048) == []
+    assert severities("draft-limit", LIFTED, draft=Reach(2048)) == []
+
+
+@pytest.mark.parametrize(("version", "said"), [("0.26.0", ["warning"]), ("0.27.1", []), ("0.32.0", []), ("0.33.0", [])])
+def test_a_short_draft_is_a_fault_where_vllm_does_not_lift_it(version, said):
+    assert severities("draft-limit", at(version, **EAGLE), draft=Reach(2048, frozenset({"llama3"}))) == said
+
+
+@pytest.mark.parametrize(("version", "said"), [("0.32.0", []), ("0.33.0", ["warning"])])
+def test_an_encoding_that_cannot_be_made_longer_is_not_lifted_any_more(version, said):
+    # 0.33 serves the model no further than such a draft
+    assert severities("draft-limit", at(version, **EAGLE), draft=Reach(2048, frozenset({"yarn"}))) == said
+
+
+def test_a_nested_limit_is_named_by_the_key_that_lifts_it():
+    key = "transformer_layer_config.max_position_embeddings"
+    (finding,) = (each for each in found(EAGLE, draft=Reach(2048, key=key)) if each.rule == "draft-limit")
+    assert (finding.where, finding.hint) == (f"speculative.draft.overrides.{key}", f"{key}: 8192")
+
+
+@pytest.mark.parametrize(("version", "word"), [("0.21.0", "whole batch"), ("0.26.0", "V2 model runner"),
+                                               ("0.33.0", "no further")])  # fmt: skip
+def test_what_becomes_of_a_longer_request_is_told_by_version(version, word):
+    change = at(version, **both(EAGLE, method("draft_model")))
+    (finding,) = (each for each in found(change, draft=Reach(2048)) if each.rule == "draft-limit")
+    assert word in finding.message
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "said"),
+    [
+        ("0.32.0", spec("ngram"), ["error"]),
+        ("0.33.0", spec("ngram"), []),
+        ("0.33.0", both(spec("ngram"), env(VLLM_USE_V2_MODEL_RUNNER="0")), ["error"]),
+        ("0.33.0", spec("suffix"), ["error"]),
+        ("0.21.0", both(EAGLE, {"speculative": {"options": {"disable_padded_drafter_batch": True}}}), ["error"]),
+        ("0.33.0", both(EAGLE, {"speculative": {"options": {"disable_padded_drafter_batch": True}}}), []),
+        ("0.21.0", spec("ngram_gpu"), []),
+    ],
+)
+def test_asking_for_asynchronous_scheduling_is_an_error_where_vllm_refuses_it(version, change, said):
+    assert severities("asked-async", at(version, **both(change, flags(async_scheduling=True)))) == said
+
+
+@pytest.mark.parametrize(("version", "said"), [("0.32.0", []), ("0.33.0", ["error"])])
+def test_prompt_lookup_schedules_ahead_from_033_on_and_turboquant_must_not(version, said):
+    assert severities("turboquant-async", at(version, **both(TQ, spec("ngram")))) == said
+
+
+@pytest.mark.parametrize(("arctic", "said"), [("absent", ["error"]), ("0.1.1", []), (None, ["note"])])
+def test_an_image_that_was_asked_knows_whether_it_can_decode_by_suffix(arctic, said):
+    assert severities("suffix-package", spec("suffix"), facts=facts(arctic_inference=arctic)) == said
 
 
 @pytest.mark.parametrize(("runtime", "said"), [("26.27.39122.11", ["error"]), ("26.35.39758.10", []), (None, [])])
@@ -377,6 +491,19 @@ def test_a_version_between_tables_says_which_tables_differ():
     change = at("0.26.0", **engine(tool_call_parser="muse_glimmer"))
     message = next(finding.message for finding in found(change) if finding.rule == "parser")
     assert all(word in message for word in ("0.23.0 has no", "0.32.0 has", "0.26.0 lies between"))
+
+
+def test_another_package_on_pythons_path_is_told_with_its_folder():
+    profile = Profile.model_validate(merge(QUIET, OURS))
+    told = lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, rivals=("/opt/mine",)))
+    assert [(each.rule, each.severity) for each in told] == [("kernels-twice", "error")]
+    assert "/opt/mine" in told[0].message
+
+
+def test_a_backend_that_does_not_say_that_it_verifies_in_full_graphs_is_doubted():
+    profile = Profile.model_validate(merge(QUIET, at("0.31.0", **both(OURS, LIFTED))))
+    told = lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, full_graphs=False))
+    assert {(each.rule, each.severity) for each in told} == {("turboquant-graphs", "warning"), ("draft-limit", "note")}
 
 
 def test_dollars_and_braces_in_values_are_nobodys_business():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from b70ctl.core.patch import patched, refuse_unless_meant_for
+from b70ctl.core.patch import Answer, by_version, lines_of, patched, refuse_unless_meant_for
 from b70ctl.errors import Refused
 from tests.making import a_patch, some_facts
 
@@ -74,10 +74,11 @@ def test_all_of_a_base_but_the_anchor_stays(before, after):
         assert patched("p", patch, "f", base) == f"{before}<made>{after}"
 
 
-def test_a_harmful_version_is_refused_with_the_reason_before_the_range_is_looked_at():
-    patch = a_patch(unneeded=[{"versions": ">=0.23", "reason": "it diverts"}])
-    with pytest.raises(Refused, match="it diverts"):
-        refuse_unless_meant_for("p", patch, some_facts(vllm="0.24.0"))
+@pytest.mark.parametrize(("word", "verb"), [("harmful", "must not be applied"), ("needless", "is needless")])
+def test_a_version_that_does_not_want_it_is_refused_with_the_reason_before_the_range_is_looked_at(word, verb):
+    patch = a_patch(**{word: [{"versions": ">=0.21", "reason": "it diverts"}]})
+    with pytest.raises(Refused, match=f"{verb}.*it diverts"):
+        refuse_unless_meant_for("p", patch, some_facts(vllm="0.21.1"))
 
 
 def test_a_version_out_of_range_is_refused_and_one_within_is_not():
@@ -86,16 +87,63 @@ def test_a_version_out_of_range_is_refused_and_one_within_is_not():
     refuse_unless_meant_for("p", a_patch(), some_facts(vllm="0.21.1.dev17+g0a4756bb5"))
 
 
+def test_harm_goes_before_needlessness():
+    spans = {word: [{"versions": ">=0.21", "reason": word}] for word in ("needless", "harmful")}
+    assert by_version(a_patch(**spans), "0.22.0") == (Answer.HARMFUL, "harmful")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "answer"),
+    [("0.1.14.1", "needless"), ("0.1.15", "needless"), ("0.1.12.3", "applies"), (None, "applies")],
+)
+def test_the_kernels_of_an_image_may_make_a_patch_needless_and_unknown_ones_do_not(kernels, answer):
+    patch = a_patch(needless=[{"kernels": ">=0.1.14.1", "reason": "they do it"}])
+    assert by_version(patch, "0.21.0", kernels)[0] == answer
+    if answer == "needless":
+        with pytest.raises(Refused, match=f"kernels {kernels}"):
+            refuse_unless_meant_for("p", patch, some_facts(kernels=kernels))
+
+
+def test_a_span_of_both_holds_only_for_both():
+    patch = a_patch(harmful=[{"versions": ">=0.22", "kernels": "<0.1.9", "reason": "no"}])
+    held = {(v, k): by_version(patch, v, k)[0] for v in ("0.21.0", "0.22.0") for k in ("0.1.8", "0.1.9")}
+    assert [key for key, answer in held.items() if answer is Answer.HARMFUL] == [("0.22.0", "0.1.8")]
+
+
+def test_an_anchor_that_stands_twice_is_told_with_both_lines():
+    base = "one\nold\ntwo\nold\n"
+    with pytest.raises(Refused, match="2 times, at lines 2 and 4, not once"):
+        patched("p", for_base(base), "vllm/a.py", base)
+
+
+@given(st.lists(st.sampled_from(["x", "ab", "\n", "aab"]), max_size=12).map("".join))
+def test_the_lines_of_an_anchor_are_as_many_as_its_places(text):
+    lines = lines_of(text, "ab")
+    assert len(lines) == text.count("ab")
+    assert all("ab" in text.split("\n")[line - 1] for line in lines)
+
+
+OVERLAY = {"file": "vllm/a.py", "source": "mine.py", "base": "a" * 64}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"edits": None},
         {"scripts": [{"file": "a.py", "where": "there"}]},
+        {"overlays": [OVERLAY]},
+        {"edits": None, "overlays": [OVERLAY, OVERLAY]},
+        {"edits": None, "overlays": [OVERLAY | {"file": "vllm/models/"}]},
+        {"edits": None, "overlays": [OVERLAY | {"base": "a"}]},
+        {"edits": None, "overlays": [{"file": "vllm/a.py", "source": "mine.py"}]},
         {"edits": [{"file": "/etc/passwd", "old": "a", "new": "b"}]},
         {"edits": [{"file": "a.py", "old": "", "new": "b"}]},
         {"bases": {"abc": "0.1"}},
         {"bases": {"A" * 64: "0.1"}},
         {"env": {"NOT OK": "1"}},
+        {"markers": [{"file": "vllm/b.py", "text": "x"}]},
+        {"needless": [{"reason": "of no version"}]},
+        {"unneeded": [{"versions": ">1", "reason": "an old word"}]},
     ],
 )
 def test_a_patch_that_cannot_be_meant_is_no_patch(changes):
@@ -103,7 +151,7 @@ def test_a_patch_that_cannot_be_meant_is_no_patch(changes):
         a_patch(**changes)
 
 
-@pytest.mark.parametrize("changes", [{"versions": "newer"}, {"unneeded": [{"versions": "x", "reason": "y"}]}])
+@pytest.mark.parametrize("changes", [{"versions": "newer"}, {"harmful": [{"versions": "x", "reason": "y"}]}])
 def test_a_range_that_is_none_is_found_when_the_patch_is_read(changes):
     with pytest.raises(ValidationError, match=r"versions"):
         a_patch(**changes)

@@ -32,6 +32,7 @@ def test_where_all_is_well_nothing_is_said():
         ({"image_present": False}, "does not have the image", "build it"),
         ({"facts": some_facts(vllm="0.22.0")}, "is for vLLM 0.21.0", "image.vllm=0.22.0"),
         ({"missing": ("/srv/models/some-model/config.json",)}, "does not exist", "download it"),
+        ({"lost": (("/srv/models/d", "/data/d"),)}, "is a link to /data/d, which the container", "cp -rL"),
         ({"port_holder": "process 7 (nginx)"}, "port 8000 on 127.0.0.1 is taken by process 7", "--port N"),
         ({"port_holder": "container old", "port_container": "old"}, "container old", "--adopt old"),
         ({"holders": (CardHolder(ADDRESS, "container old", "old"),)}, f"card {ADDRESS} is held", "--adopt old"),

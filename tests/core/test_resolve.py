@@ -173,7 +173,10 @@ def test_what_must_lie_on_the_host_is_named():
     assert resolved(a_profile(speculative=DRAFT)).requires == (
         "/srv/models/some-model/config.json", "/srv/models/d/config.json",
     )  # fmt: skip
-    assert resolved(a_profile(model=HUB)).requires == ("/srv/hf/hub/models--a--b",)
+    # off the net the hub's library looks a name up in `refs`, and a commit in `snapshots`
+    assert resolved(a_profile(model=HUB)).requires == ("/srv/hf/hub/models--a--b/refs/main",)
+    pinned = HUB | {"revision": "c" * 40}
+    assert resolved(a_profile(model=pinned)).requires == (f"/srv/hf/hub/models--a--b/snapshots/{'c' * 40}",)
     assert resolved(a_profile(model=HUB, boot={"download": True})).requires == ()
 
 

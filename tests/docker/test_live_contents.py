@@ -7,11 +7,14 @@ import json
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from livesite import LiveSite, until
 
+from b70ctl.core.patch import edited
+from b70ctl.edge.catalog import open_catalog
 from tests.rig.image_files import MARLIN, MARLIN_UTILS, SITE
 
 PATCH = "marlin-moe-xpu"
@@ -44,23 +47,33 @@ def in_container(site: LiveSite, *argv: str) -> str:
 
 def test_a_patch_is_refused_for_an_unknown_base_and_serves_once_its_owner_accepted_it(site: LiveSite) -> None:
     site.model("qwen-w4a16")
-    write_patch(site)
     site.quick("plain")
     crash = {"STANDIN_MARLIN": "crash"}
     model = {"path": "qwen-w4a16", "served_names": ["patched"]}
     site.quick("unpatched", intel=True, model=model, env=crash)
     site.quick("patched", intel=True, model=model, env=crash, patches=[PATCH])
+    copy = site.root / "shadow" / MARLIN
+    for package in list(copy.relative_to(site.root / "shadow").parents)[:-1]:
+        (site.root / "shadow" / package).mkdir(parents=True, exist_ok=True)
+        (site.root / "shadow" / package / "__init__.py").write_text("")
+    copy.write_text("# an older checkout\n")
+    site.quick("shadowed", intel=True, patches=[PATCH], env={"PYTHONPATH": "/opt/shadow"},
+               mounts=[{"source": "shadow", "target": "/opt/shadow"}])  # fmt: skip
     site.switch("plain")
     started = site.engine().attrs["State"]["StartedAt"]
     ran = site.switch("patched", code=1)
     hint = re.search(rf"b70ctl (patches accept {PATCH}:[0-9a-f]{{64}})", ran.err)
     assert hint, ran.err
     assert site.engine().attrs["State"]["StartedAt"] == started
-    site.run(*hint[1].split()).exits(0)
+    assert "its anchor at line" in site.run(*hint[1].split()).exits(0).err
     assert "gptq_marlin_repack" in site.switch("unpatched", code=5).err
+    assert f"imports /opt/shadow/{MARLIN}, and not /{SITE}/{MARLIN}" in site.switch("shadowed", code=5).err
     site.switch("patched")
     release = site.assert_serves("patched")
-    wanted = MARLIN_UTILS.replace(ANCHOR, CHANGED)
+    proven = site.verdict(release)["findings"][0]
+    assert (proven["probe"], proven["passed"]) == ("files", True)
+    assert proven["detail"] in site.run("status").exits(0).out.replace("\n", " ")
+    wanted, _ = edited(PATCH, open_catalog(None).patch(PATCH), MARLIN, MARLIN_UTILS)
     assert wanted != MARLIN_UTILS
     assert in_container(site, "cat", f"/{SITE}/{MARLIN}") == wanted
     assert (site.folder(release) / "files" / PATCH / MARLIN).read_text() == wanted
@@ -74,10 +87,11 @@ def test_a_patch_is_refused_for_an_unknown_base_and_serves_once_its_owner_accept
     ("more", "told"),
     [
         ({"edits": [{"file": MARLIN, "old": "    return nothing_of_the_kind\n", "new": "x"}]}, "0 times"),
-        ({"edits": [{"file": MARLIN, "old": "return", "new": "x"}]}, "times, not once"),
+        ({"edits": [{"file": MARLIN, "old": "return", "new": "x"}]}, "2 times, at lines 11 and 13, not once"),
         ({"edits": [{"file": "vllm/absent.py", "old": "a", "new": "b"}]}, "does not have"),
+        ({"edits": [], "overlays": [{"file": MARLIN, "source": "mine.py", "base": "1" * 64}]}, "made from another"),
         ({"versions": ">=0.22"}, "0.21.1"),
-        ({"versions": "<0.2", "unneeded": [{"versions": ">=0.2", "reason": "it eats weights"}]}, "it eats weights"),
+        ({"versions": "<0.2", "harmful": [{"versions": ">=0.2", "reason": "it eats weights"}]}, "it eats weights"),
     ],
 )
 def test_a_patch_that_does_not_apply_exactly_stops_nothing(
@@ -108,28 +122,93 @@ def test_a_checkout_that_changes_later_does_not_change_a_release(site: LiveSite)
     assert in_container(site, "cat", f"/{SITE}/{MARLIN}") == before
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_draft_is_overridden_in_the_container_and_never_on_the_disk(site: LiveSite, linked: bool) -> None:
-    draft = site.root / "models" / "draft"
-    text = json.dumps({"architectures": ["Eagle3"], "max_position_embeddings": 2048, "name": "Entwürfe"})
-    if linked:
-        # as in a Hugging Face cache: a snapshot of links into blobs
-        (site.root / "models" / "blobs").mkdir(parents=True)
-        (site.root / "models" / "blobs" / "abc").write_text(text)
-        draft.mkdir()
-        (draft / "config.json").symlink_to("../blobs/abc")
+MARKS = f"""
+import pathlib, vllm
+file = pathlib.Path(vllm.__file__).parent.parent / "{MARLIN}"
+file.write_text(file.read_text() + "# MARKED\\n")
+"""
+
+
+def write_script(site: LiveSite, name: str, text: str) -> None:
+    """A patch of the site's own whose script is to leave a marker."""
+    folder = site.root / "patches" / name
+    folder.mkdir(parents=True)
+    (folder / "s.py").write_text(text)
+    script = {
+        "file": "s.py",
+        "where": "tests",
+        "touches": [MARLIN],
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+    patch = {"summary": "mark", "why": "tests", "versions": ">=0.19", "scripts": [script], "source": "tests",
+             "markers": [{"file": MARLIN, "text": "# MARKED"}]}  # fmt: skip
+    (folder / "patch.yaml").write_text(yaml.safe_dump(patch))
+
+
+def test_a_start_script_must_leave_its_marker_in_the_file_that_is_imported(site: LiveSite) -> None:
+    site.quick("plain")
+    for name, text in {
+        "marking": MARKS,
+        "forgetful": "print('already patched')\n",
+        "failing": "raise SystemExit(3)\n",
+    }.items():
+        write_script(site, name, text)
+        site.quick(name, intel=True, patches=[name])
+    site.switch("plain")
+    assert f"`# MARKED` of patch `forgetful` does not stand in /{SITE}/{MARLIN}" in site.switch("forgetful", code=5).err
+    assert "exit 3" in site.switch("failing", code=5).err
+    site.switch("marking")
+    assert site.verdict(site.assert_serves("marking"))["findings"][0]["passed"] is True
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SNAPSHOT = f"hub/models--owner--head/snapshots/{COMMIT}"
+
+
+def lay_out(root: Path, kind: str, text: str) -> tuple[Path, dict[str, Any], str]:
+    """A draft as people have one: where its config's text lies, how a profile names it, where the engine looks."""
+    if kind == "directory":
+        file = root / "models" / "draft" / "config.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        return file, {"path": "draft"}, "/models/draft/config.json"
+    if kind == "linked directory":
+        file = root / "models" / "blobs" / "abc"
+        link, target = root / "models" / "draft" / "config.json", "../blobs/abc"
     else:
-        draft.mkdir(parents=True)
-        (draft / "config.json").write_text(text)
+        file = root / "disk" / SNAPSHOT / "../../blobs/abc"
+        link, target = root / "disk" / SNAPSHOT / "config.json", "../../blobs/abc"
+    link.parent.mkdir(parents=True)
+    file.parent.resolve().mkdir(parents=True)
+    file.write_text(text)
+    link.symlink_to(target)
+    if kind == "linked directory":
+        return file, {"path": "draft"}, "/models/draft/config.json"
+    # the cache is on another disk, and itself a link
+    refs = link.parent.parent.parent / "refs"
+    refs.mkdir()
+    (refs / "main").write_text(COMMIT)
+    (root / "hf").symlink_to("disk")
+    return file, {"hub": "owner/head"}, f"/root/.cache/huggingface/{SNAPSHOT}/config.json"
+
+
+@pytest.mark.parametrize("kind", ["directory", "linked directory", "hub cache"])
+def test_a_draft_is_overridden_in_the_container_and_never_on_the_disk(site: LiveSite, kind: str) -> None:
+    text = json.dumps({"architectures": ["Eagle3"], "max_position_embeddings": 2048, "name": "Entwürfe"})
+    file, named, seen_at = lay_out(site.root, kind, text)
+    site.write_site(hf_cache="hf")
+    before = {path: value for path, value in site.tree().items() if path.startswith(("models", "disk", "hf"))}
     spec = {"method": "eagle3", "num_speculative_tokens": 3,
-            "draft": {"path": "draft", "overrides": {"max_position_embeddings": 40960}}}  # fmt: skip
+            "draft": {**named, "overrides": {"max_position_embeddings": 40960}}}  # fmt: skip
     site.profile("a", intel=True, speculative=spec)
     site.switch("a")
     site.assert_serves("a")
-    seen = json.loads(in_container(site, "cat", "/models/draft/config.json"))
+    seen = json.loads(in_container(site, "cat", seen_at))
     assert seen == json.loads(text) | {"max_position_embeddings": 40960}
-    assert (draft / "config.json").read_text() == text
-    assert (draft / "config.json").is_symlink() == linked
+    assert file.read_text() == text
+    assert before == {path: value for path, value in site.tree().items() if path.startswith(("models", "disk", "hf"))}
+    said = site.engine().attrs["Config"]["Cmd"]
+    assert (COMMIT in said[said.index("--speculative-config") + 1]) == (kind == "hub cache")
 
 
 def test_a_draft_without_the_key_to_override_stops_nothing(site: LiveSite) -> None:

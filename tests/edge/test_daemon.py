@@ -54,6 +54,26 @@ def test_processes_that_docker_does_not_list_in_time_are_no_error_of_a_library()
         Daemon(SimpleNamespace(api=SimpleNamespace(top=hangs))).top("c", "pid,args")
 
 
+def asking(code, said=b"", **more):
+    api = SimpleNamespace(
+        exec_create=lambda container, argv: {"Id": f"{container} {argv[0]}"},
+        exec_start=lambda made: said,
+        exec_inspect=lambda made: {"ExitCode": code},
+        **more,
+    )
+    return Daemon(SimpleNamespace(api=api))
+
+
+def test_what_a_program_beside_the_engine_says_is_given_back():
+    assert asking(0, b"\xff[1]\n").ask("c", ["python3"]) == "\ufffd[1]\n"
+
+
+@pytest.mark.parametrize(("said", "told"), [(b"Trace\nImportError: x\n", "exit 3.*ImportError: x"), (b"", "exit 3")])
+def test_a_program_beside_the_engine_that_fails_is_told_with_its_last_line(said, told):
+    with pytest.raises(DaemonError, match=told):
+        asking(3, said).ask("c", ["python3"])
+
+
 def test_what_was_made_for_the_site_whose_lock_is_held_goes_at_once_though_it_runs():
     ours, other = short_container("running", 0, str(ROOT)), short_container("running", 60, "/srv/other")
     daemon, removed = daemon_with(ours, other)

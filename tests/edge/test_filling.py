@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import stat
 
 import pytest
@@ -17,7 +16,6 @@ from b70ctl.edge.filling import (
     MOST_CARRIED,
     MOST_SECRET,
     contents,
-    draft_limit,
     fill,
     fingerprints,
     kept_secrets,
@@ -103,44 +101,57 @@ def test_windows_line_ends_are_refused_with_a_way_out(tmp_path):
     assert "dos2unix" in str(refused.value.hint)
 
 
+# -- overlays ---------------------------------------------------------------------------------------------------------
+
+
+OVERLAY = {
+    "o": a_patch(
+        edits=None, overlays=[{"file": "vllm/a.py", "source": "mine.py", "base": hashlib.sha256(BASE).hexdigest()}]
+    )
+}
+
+
+def overlaid(path, **more):
+    return Order(kind="overlay", to="files/o/vllm/a.py", target=f"{SITE_PACKAGES}/vllm/a.py", name="o",
+                 source=str(path), **more)  # fmt: skip
+
+
+def test_an_overlay_is_carried_byte_for_byte_over_the_file_that_it_was_made_from(tmp_path):
+    (tmp_path / "mine.py").write_bytes(b"MINE = '\xc3\xa9'\n")
+    assert content(overlaid(tmp_path / "mine.py"), OVERLAY, lambda _: BASE) == b"MINE = '\xc3\xa9'\n"
+
+
+def test_an_overlay_that_is_older_than_the_image_is_refused_with_the_new_base(tmp_path):
+    (tmp_path / "mine.py").write_bytes(b"MINE")
+    newer = BASE + b"more\n"
+    with pytest.raises(Refused, match=r"was made from another vllm/a\.py") as refused:
+        content(overlaid(tmp_path / "mine.py"), OVERLAY, lambda _: newer)
+    assert hashlib.sha256(newer).hexdigest() in str(refused.value.hint)
+
+
+def test_an_overlay_of_what_the_image_does_not_have_is_refused(tmp_path):
+    (tmp_path / "mine.py").write_bytes(b"MINE")
+    with pytest.raises(Refused, match="does not have"):
+        content(overlaid(tmp_path / "mine.py"), OVERLAY)
+
+
+def test_an_overlay_is_one_file_and_never_a_folder(tmp_path):
+    with pytest.raises(Refused, match="cannot be read"):
+        content(overlaid(tmp_path), OVERLAY, lambda _: BASE)
+
+
+def test_an_overlay_that_is_not_the_named_file_is_refused(tmp_path):
+    (tmp_path / "mine.py").write_bytes(b"MINE")
+    with pytest.raises(Refused, match="is not the file"):
+        content(overlaid(tmp_path / "mine.py", sha256="0" * 64), OVERLAY, lambda _: BASE)
+
+
 # -- drafts -----------------------------------------------------------------------------------------------------------
 
 
 def draft(path, **overrides):
     return Order(kind="draft-config", to="files/draft/config.json", target="/models/d/config.json", name="d",
                  source=str(path), overrides=overrides)  # fmt: skip
-
-
-def test_an_override_changes_its_key_and_leaves_the_others_in_order(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text('{"z": "ü", "max_position_embeddings": 2048, "a": [1]}')
-    made = content(draft(path, max_position_embeddings=262144))
-    assert list(json.loads(made).items()) == [("z", "ü"), ("max_position_embeddings", 262144), ("a", [1])]
-    assert json.loads(path.read_text())["max_position_embeddings"] == 2048
-
-
-def test_a_key_that_the_draft_does_not_have_is_refused_with_those_that_it_has(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text('{"max_position_embeddings": 2048}')
-    with pytest.raises(Refused, match=r"`max_positions`.*max_position_embeddings"):
-        content(draft(path, max_positions=1))
-
-
-@pytest.mark.parametrize("text", [None, "{", "[]", "5", "null"])
-def test_a_draft_that_cannot_be_read_is_refused(tmp_path, text):
-    path = tmp_path / "config.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(Refused, match="the draft's"):
-        content(draft(path, a=1))
-    assert draft_limit(str(path)) is None
-
-
-@pytest.mark.parametrize(("text", "limit"), [('{"max_position_embeddings": 2048}', 2048), ("{}", None),
-                                             ('{"max_position_embeddings": "2048"}', None)])  # fmt: skip
-def test_a_drafts_own_limit_is_read_where_it_is_a_number(tmp_path, text, limit):
-    (tmp_path / "config.json").write_text(text)
-    assert draft_limit(str(tmp_path / "config.json")) == limit
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------
@@ -358,7 +369,6 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path, kind):
     with pytest.raises(Refused, match=f"it is {kind}, not a file"):
         content(script, {"one": a_patch()})
     assert fingerprints(only(script), {}, "") == {"files/s.sh": "absent"}
-    assert draft_limit(str(path)) is None
 
 
 @pytest.mark.parametrize(("length", "fits"), [(MOST_SECRET, True), (MOST_SECRET + 1, False), (2_000_000, False)])

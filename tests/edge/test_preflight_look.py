@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from b70ctl.core.deployment import Address
+from b70ctl.core.deployment import Address, Mount
 from b70ctl.core.host import Host
 from b70ctl.edge.preflight import look
 from tests.making import ADDRESS, SECOND, a_card, a_release
@@ -47,6 +47,20 @@ def test_nothing_is_touched(daemon, listening):
     put(daemon, "one", ports=(listening,))
     seen(daemon, at(listening), {"one"})
     assert {call[0] for call in daemon.calls} <= {"running", "inspect", "image"}
+
+
+def test_a_model_that_the_container_would_not_find_is_seen(daemon, tmp_path):
+    # as in a snapshot whose blobs lie on another disk
+    (tmp_path / "models").mkdir()
+    (tmp_path / "blob").write_text("{}")
+    link = tmp_path / "models" / "config.json"
+    link.symlink_to(tmp_path / "blob")
+    mounts = (Mount(source=str(tmp_path / "models"), target="/models", read_only=True),)
+    found = seen(daemon, at(1, mounts=mounts, requires=(str(link),)))
+    assert found.lost == ((str(link), str(tmp_path / "blob")),)
+    assert found.missing == ()
+    absent = seen(daemon, at(1, mounts=mounts, requires=(str(tmp_path / "models" / "none"),)))
+    assert (absent.lost, len(absent.missing)) == ((), 1)
 
 
 # -- the port ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from b70ctl.core.compose import SECRETS_FILE
@@ -135,6 +137,35 @@ def test_the_drafts_own_limit_is_read_where_the_draft_lies(site, tmp_path):
         "draft: {path: d, overrides: {max_position_embeddings: 9}}}\n"
     )
     assert workshop(site).wanted("mine").deployment.draft_limit == 4096
+
+
+HUB_DRAFT = (
+    "speculative: {method: eagle3, num_speculative_tokens: 5, "
+    "draft: {hub: owner/head, overrides: {max_position_embeddings: 9}}}\n"
+)
+
+
+@pytest.mark.parametrize("commit", ["1" * 40, "2" * 40])
+def test_a_hub_drafts_config_and_limit_are_those_of_the_snapshot_that_the_cache_stands_at(site, commit):
+    (site / "site.yaml").write_text(SITE.replace("/srv/hf", "hf"))
+    repository = site / "hf" / "hub" / "models--owner--head"
+    for number, limit in (("1", 2048), ("2", 4096)):
+        snapshot = repository / "snapshots" / (number * 40)
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text(json.dumps({"max_position_embeddings": limit}))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    (site / "profiles" / "mine.yaml").write_text(WHOLE + HUB_DRAFT)
+    deployment = workshop(site).wanted("mine").deployment
+    assert deployment.draft_limit == {"1": 2048, "2": 4096}[commit[0]]
+    assert [commit in order.target for order in deployment.files] == [True]
+
+
+def test_a_hub_draft_that_is_not_in_the_cache_cannot_be_changed(site):
+    (site / "profiles" / "mine.yaml").write_text(WHOLE + HUB_DRAFT)
+    with pytest.raises(Refused, match="no snapshot of `main`"):
+        workshop(site).wanted("mine")
+    assert workshop(site).reach(workshop(site).catalog.profile("mine", ())).limit is None
 
 
 def test_a_release_belongs_to_a_site(site):

@@ -20,7 +20,8 @@ Knobs, all environment variables:
 Faults: exit-at-start, crash-at:STAGE, stall-at:STAGE (download, weights, compile, kv, graphs),
 crash-now (by trigger), never-healthy, garbage, garbage-spec, hang-after-first-token, hang, no-tool-calls,
 bad-json, wrong-model-name, ignore-sigterm, long-prompt-garbage (over 2,048 tokens), lost-kv (only the last
-64 tokens of a prompt over 96 are seen), slow-first-token, http-500.
+64 tokens of a prompt over 96 are seen), slow-first-token, http-500; of our kernels' plugin, in every process or
+with `:PROCESS` in that one alone: kernels-silent, kernels-refused, kernels-broken (cannot be loaded).
 
 GET /standin/process tells argv and environment as this process got them.
 """
@@ -30,6 +31,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -37,6 +39,7 @@ import signal
 import sys
 import threading
 import time
+import types
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -172,15 +175,29 @@ class Log:
     """Lines in vLLM's form for one of its processes."""
 
     def __init__(self, process: str, pid: int) -> None:
+        self.name, self.pid = process, pid
         self.prefix = f"({process} pid={pid})"
 
     def info(self, place: str, text: str, level: str = "INFO") -> None:
         """`(Process pid=N) INFO 07-04 12:00:00 [file.py:1] text`."""
-        emit(f"{self.prefix} {level} {time.strftime('%m-%d %H:%M:%S')} [{place}] {text}")
+        emit(f"{self.prefix} {_record(place, text, level)}")
+
+    def early(self, place: str, text: str, level: str = "INFO") -> None:
+        """The same before the process has its name: without a prefix; a worker's from 0.31 on has Python's own name."""
+        if self.name.startswith("EngineCore"):
+            self.info(place, text, level)
+        elif since(0, 31) and self.name != "APIServer":
+            emit(f"(VllmWorker-{self.name[-1]} pid={self.pid}) {_record(place, text, level)}")
+        else:
+            emit(_record(place, text, level))
 
     def plain(self, text: str) -> None:
         """A line of the server library's, or of a traceback: prefixed, without level and place."""
         emit(f"{self.prefix} {text}", error=True)
+
+
+def _record(place: str, text: str, level: str) -> str:
+    return f"{level} {time.strftime('%m-%d %H:%M:%S')} [{place}] {text}"
 
 
 API = Log("APIServer", os.getpid())
@@ -258,6 +275,7 @@ class Boot:
     def _announce(self) -> None:
         if "exit-at-start" in faults():
             raise SystemExit(1)
+        load_plugins(API)  # while it builds its argument parser
         API.info("utils.py:299", f"version {version()}, model {self.flags.model}")
         API.info("api_server.py:1106" if not since(0, 20) else "utils.py:233", f"vLLM API server version {version()}")
         API.info("utils.py:233", f"non-default args: {{'model': {self.flags.model!r}, 'port': {self.flags.port}}}")
@@ -273,13 +291,15 @@ class Boot:
             text = f"Using {self.flags.kv_cache_dtype} data type to store kv cache. It reduces the GPU memory footprint"
             API.info("cache.py:261", text)
         self._announce_scheduling()
-        load_plugins(API)
         load_plugins(CORE)
         eager = f"enforce_eager={self.flags.enforce_eager}, kv_cache_dtype={self.flags.kv_cache_dtype}"
         CORE.info(
             "core.py:107",
             f"Initializing a V1 LLM engine (v{version()}) with config: model={self.flags.model!r}, {eager}",
         )
+        for log in self.workers:
+            if log is not CORE:
+                load_plugins(log)
 
     def _announce_scheduling(self) -> None:
         ngram = self.flags.speculative.get("method") in ("ngram", "suffix")
@@ -429,24 +449,66 @@ def marlin_is_chosen() -> bool:
     """What the image's own file says about W4A16 experts; True, as upstream's does, when it has none."""
     try:
         module = importlib.import_module("vllm.model_executor.layers.quantization.utils.marlin_utils")
-        return bool(module.check_moe_marlin_supports_layer(object(), 128))
+        return bool(module.check_moe_marlin_supports_layer(types.SimpleNamespace(hidden_size=2048), 128))
     except ImportError:
         return True
 
 
 def load_plugins(log: Log) -> None:
-    """Load general plugins from the path; one that raises is logged and left out, as vLLM does."""
+    """Load general plugins from the path, as vLLM does: one that cannot be imported is logged and left out, and one
+    that raises when it is called ends the process."""
     from importlib import metadata
 
     allowed = os.environ.get("VLLM_PLUGINS")
+    registers: list[Callable[[], object]] = []
     for entry in metadata.entry_points(group="vllm.general_plugins"):
         if allowed is not None and entry.name not in allowed.split(","):
             continue
-        log.info("__init__.py:44", f"Loading plugin {entry.name}")
+        if entry.name == KERNELS:
+            registers.append(lambda: tell_kernels(log))
+            continue
+        log.early("__init__.py:44", f"Loading plugin {entry.name}")
         try:
-            entry.load()()
+            registers.append(entry.load())
         except Exception as error:  # noqa: BLE001, any failure of foreign code is only logged
-            log.info("__init__.py:61", f"Failed to load plugin {entry.name}: {error}", level="ERROR")
+            log.early("__init__.py:61", f"Failed to load plugin {entry.name}: {error}", level="ERROR")
+    for register in registers:
+        try:
+            register()
+        except Exception as error:
+            raise BootFailed(f"{type(error).__name__}: {error}") from error
+
+
+KERNELS = "b70_kernels"
+
+
+def tell_kernels(log: Log) -> None:
+    """Our kernels' plugin, which is found and not called: it needs a vLLM, and this process plays several.
+
+    Its version comes from the package that Python finds, as it would for vLLM.
+    """
+    try:
+        name = f"{KERNELS} {importlib.import_module(KERNELS).__version__}"
+        if importlib.util.find_spec(f"{KERNELS}.plugin") is None or _kernels_are("broken", log):
+            raise ImportError(f"No module named '{KERNELS}.plugin'")
+    except ImportError as error:
+        log.early("__init__.py:61", f"Failed to load plugin {KERNELS}", level="ERROR")
+        emit(f"ImportError: {error}", error=True)
+        return
+    if _kernels_are("silent", log):
+        return
+    if os.environ.get("B70_KERNELS", "").lower() == "off":
+        log.early("__init__.py:70", f"{name}: off: B70_KERNELS=off (pid {log.pid})")
+    elif _kernels_are("refused", log):
+        why = f"vLLM {version()} is not one that it was proven with (set B70_KERNELS_UNPROVEN={version()} to use it)"
+        log.early("__init__.py:70", f"{name}: refused: {why} (pid {log.pid})", level="WARNING")
+    else:
+        backend = f"{KERNELS}.plugin.backend.B70TurboQuantBackend"
+        log.early("__init__.py:70", f"{name}: in use with vLLM {version()}, TURBOQUANT is {backend} (pid {log.pid})")
+
+
+def _kernels_are(fault: str, log: Log) -> bool:
+    return not faults().isdisjoint({f"kernels-{fault}", f"kernels-{fault}:{log.name}"})
 
 
 # --- tokens and answers ---------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def check_moe_marlin_supports_layer(layer, group_size):
     """True when the fused experts of a layer may be given to the Marlin kernels."""
     if current_platform.is_rocm():
         return False
-    hidden_size = getattr(layer, "hidden_size", 2048)
+    hidden_size = layer.hidden_size
     return hidden_size % 128 == 0 and group_size in GROUP_SIZES
 '''
 

@@ -11,6 +11,9 @@ import os
 import subprocess
 import sys
 
+from tests.vllm.sdist import sources
+from tests.vllm.source.tier import IN_CI
+
 from . import dockerd, images
 from .talk import exit_status, give
 
@@ -23,6 +26,8 @@ def main(arguments: list[str]) -> int:
             closing, code = _pytest(arguments, env)
         else:
             images.ensure_images(daemon.host)
+            for version in IN_CI:
+                sources(version)  # no test may fetch anything
             # most of the time of a live test is waiting; those that take the daemon away come alone, and last
             closing, code = _pytest(["-n", "2", "--dist", "loadgroup", "-m", "not last"], env)
             give(closing)

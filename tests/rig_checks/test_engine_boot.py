@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -93,14 +94,58 @@ def test_a_port_in_use_ends_the_boot(start: Start) -> None:
     assert "Address already in use" in second.log
 
 
-def test_plugins_on_the_path_are_loaded_in_each_process_and_a_broken_one_is_only_logged(start: Start, tmp_path) -> None:
-    for name, body in (("good", "pass"), ("bad", "raise RuntimeError('not this version')")):
-        (tmp_path / f"{name}.py").write_text(f"def register():\n    {body}\n")
-        info = tmp_path / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[vllm.general_plugins]\n{name} = {name}:register\n")
-    log = start(env={"PYTHONPATH": str(tmp_path)}).ready().log
-    assert log.count("Loading plugin good") == 2
-    assert log.count("Failed to load plugin bad: not this version") == 2
+def a_plugin(folder: Path, name: str, body: str) -> None:
+    """A package beside what says that it is installed, as a folder on Python's path has them."""
+    package = folder / name
+    (package / "plugin").mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "1.0"\n')
+    (package / "plugin" / "__init__.py").write_text(body)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[vllm.general_plugins]\n{name} = {name}.plugin:register\n")
+
+
+def test_plugins_are_loaded_in_each_process_and_one_that_cannot_be_imported_is_only_logged(
+    start: Start, tmp_path: Path
+) -> None:
+    a_plugin(tmp_path, "good", "def register():\n    pass\n")
+    a_plugin(tmp_path, "bad", "import no_such_module\n")
+    log = start("--tensor-parallel-size", "2", env={"PYTHONPATH": str(tmp_path)}).ready().log
+    assert log.count("Loading plugin good") == 4
+    assert log.count("Failed to load plugin bad: No module named 'no_such_module'") == 4
     assert "Failed to load plugin good" not in log
+
+
+def test_a_plugin_that_raises_when_it_is_called_ends_the_start(start: Start, tmp_path: Path) -> None:
+    a_plugin(tmp_path, "bad", "def register():\n    raise RuntimeError('not this version')\n")
+    process = start(env={"PYTHONPATH": str(tmp_path)})
+    assert process.ended() == 1
+    assert "RuntimeError: not this version" in process.log
+
+
+SAID = re.compile(r"(?:\((\S+) pid=\d+\) )?\w+ \d\d-\d\d [\d:]+ \[\S+\] (?:b70_kernels 1\.0: (in use|refused|off)"
+                  r"|(Failed to load plugin) b70_kernels$)", re.MULTILINE)  # fmt: skip
+
+
+def said(start: Start, folder: Path, *flags: str, **knobs: object) -> list[tuple[str, str]]:
+    """Who said what of our kernels, in order."""
+    if not (folder / "b70_kernels").exists():
+        a_plugin(folder, "b70_kernels", "raise RuntimeError('there is no torch here')\n")
+    log = start("--tensor-parallel-size", "2", *flags, env={"PYTHONPATH": str(folder)}, **knobs).ready().log
+    return [(found[1] or "", found[2] or found[3]) for found in SAID.finditer(log)]
+
+
+def test_our_kernels_speak_in_each_process_before_or_after_it_has_its_name(start: Start, tmp_path: Path) -> None:
+    before, after = (said(start, tmp_path, VLLM_VERSION=version) for version in ("0.30.0", "0.31.0"))
+    assert before == [("", "in use"), ("EngineCore", "in use"), ("", "in use"), ("", "in use")]
+    names = ["", "EngineCore", "VllmWorker-0", "VllmWorker-1"]
+    assert after == [(name, "in use") for name in names]
+
+
+def test_one_process_can_be_the_one_without_our_kernels(start: Start, tmp_path: Path) -> None:
+    tried = {fault: said(start, tmp_path, VLLM_VERSION="0.31.0", FAULT=f"kernels-{fault}:Worker_TP1")
+             for fault in ("silent", "refused", "broken")}  # fmt: skip
+    assert [word for _, word in tried["silent"]] == ["in use"] * 3
+    assert tried["refused"][-1] == ("VllmWorker-1", "refused")
+    assert tried["broken"][-1] == ("VllmWorker-1", "Failed to load plugin")

@@ -85,29 +85,36 @@ def secret_flag(case: Case) -> Iterable[Remark]:
 def kv_cache_dtype(case: Case) -> Iterable[Remark]:
     """The KV cache type exists in that release, or its overlay is mounted."""
     dtype = case.profile.engine.kv_cache_dtype
-    if dtype is None or (case.turboquant and case.vllm("<0.20")):
+    if dtype is None:
+        return
+    if case.turboquant and case.vllm("<0.20"):
+        # 0.19 is taught what 0.20 brings, or has its overlay
+        if case.flags.choice("kv-cache-dtype", dtype, "0.20.2").answer == "no":
+            yield error("engine.kv_cache_dtype", f"TurboQuant has no cache `{dtype}`",
+                        "engine.kv_cache_dtype: turboquant_k8v4")  # fmt: skip
         return
     verdict = case.flags.choice("kv-cache-dtype", dtype, case.version)
     yield from _refused(verdict, "engine.kv_cache_dtype", "engine.kv_cache_dtype: fp8")
 
 
 def turboquant_overlay(case: Case) -> Iterable[Remark]:
-    """TurboQuant needs its files mounted before 0.20, and must not have them after."""
+    """TurboQuant needs our kernels or its files mounted before 0.20, and must not have the files otherwise."""
     targets = [mount.target for mount in case.profile.mounts]
-    if case.turboquant and case.vllm("<0.20"):
+    if case.turboquant and case.vllm("<0.20") and not case.ours:
         missing = [file for file in OVERLAYS if not any(target.endswith(file) for target in targets)]
         if missing:
             yield error(
                 "engine.kv_cache_dtype",
                 f"vLLM {case.version} does not know TurboQuant; not mounted: {', '.join(missing)}",
-                "extends: turboquant-019, or an image with vLLM 0.20 or later, which has it",
+                "kernels: b70, which teaches it; or an image with vLLM 0.20 or later, which has it",
             )
-    if case.vllm(">=0.20"):
+    if case.ours or case.vllm(">=0.20"):
+        why = "which `kernels: b70` teaches TurboQuant" if case.vllm("<0.20") else "which brings TurboQuant itself"
         for number, target in enumerate(targets):
             if "turboquant" in target or target.endswith(OVERLAYS):
                 yield error(
                     f"mounts.{number}",
-                    f"{target} would hide a file of vLLM {case.version}, which brings TurboQuant itself",
+                    f"{target} would hide a file of vLLM {case.version}, {why}",
                     "remove the mount",
                 )
 
@@ -156,7 +163,7 @@ RULES = (
     Rule("owned-flag", "a flag given twice means whichever comes last", owned_flag),
     Rule("secret-flag", "`ps` shows every command line", secret_flag),
     Rule("kv-cache-dtype", "releases differ in the KV cache types that they have", kv_cache_dtype),
-    Rule("turboquant-overlay", "TurboQuant came with 0.20; its overlay is for 0.19 alone", turboquant_overlay),
+    Rule("turboquant-overlay", "TurboQuant came with 0.20; overlays are for 0.19 alone", turboquant_overlay),
     Rule("quantization", "releases differ in the quantization methods that they have", quantization),
     Rule("parser", "an unknown parser is found only when the server starts", parsers),
     Rule("speculative-words", "an unknown key of the speculative config stops the start", speculative_words),

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts, within
+from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
 from b70ctl.core.rules.flagtable import FlagTable
 
@@ -49,7 +51,9 @@ class Case:
     profile: Profile
     facts: ImageFacts | None
     flags: FlagTable
-    draft_limit: int | None
+    draft: Reach
+    kernels: Kernels | None = None
+    """What the release would carry; None where it is not known, and where the profile asks for none."""
 
     @property
     def version(self) -> str:
@@ -74,6 +78,11 @@ class Case:
     def turboquant(self) -> bool:
         """Whether the KV cache is TurboQuant's."""
         return (self.profile.engine.kv_cache_dtype or "").startswith("turboquant_")
+
+    @property
+    def ours(self) -> bool:
+        """Whether our kernels serve TurboQuant, and not the image's."""
+        return self.profile.kernels == "b70"
 
     @property
     def model(self) -> str:

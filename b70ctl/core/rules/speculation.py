@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
 
-SYNCHRONOUS = frozenset({"ngram", "suffix"})
+SYNCHRONOUS = frozenset({"ngram", "suffix", "medusa", "mlp_speculator", "custom_class"})
 """Methods for which vLLM turns asynchronous scheduling off by itself."""
+ARCTIC = "arctic-inference==0.1.1"
 
-NEEDS_DRAFT = frozenset({"eagle", "eagle3", "draft_model", "dflash", "dspark"})
 PUBLISHED = ("intel/vllm", "vllm/vllm-openai-xpu", "intel/llm-scaler-vllm")
 """Repositories whose images are known to come without arctic-inference."""
 
@@ -17,48 +17,58 @@ PIECEWISE = "{cudagraph_mode: PIECEWISE}"
 
 
 def turboquant_graphs(case: Case) -> Iterable[Remark]:
-    """TurboQuant may not verify drafts inside a full graph."""
+    """TurboQuant may not verify drafts inside a full graph, unless its backend was made for that."""
     full = case.graphs and case.vllm(">=0.22") and case.graph_mode != "PIECEWISE"
-    if case.turboquant and case.method and full:
+    if not (case.turboquant and case.method and full):
+        return
+    if not case.ours:
         yield error(
             "engine.enforce_eager",
             f"TurboQuant verifies drafts wrongly inside full graphs, which vLLM {case.version} captures here: "
             "the answers repeat themselves or are garbage",
             f"engine.enforce_eager: true, or engine.flags.compilation-config: {PIECEWISE}",
         )
+    elif case.kernels and not case.kernels.full_graphs:
+        yield warning(
+            "engine.enforce_eager",
+            f"{case.kernels.name} does not say that its backend verifies drafts inside full graphs, which vLLM "
+            f"{case.version} captures here",
+            f"engine.flags.compilation-config: {PIECEWISE}",
+        )
 
 
 def turboquant_async(case: Case) -> Iterable[Remark]:
-    """TurboQuant may not be given optimistic lengths."""
-    asynchronous = case.method not in SYNCHRONOUS and case.flag("async-scheduling") is not False
-    if case.turboquant and case.method and asynchronous and case.vllm(">=0.21"):
+    """TurboQuant may not be given optimistic lengths; our kernels read the exact ones on the card."""
+    asynchronous = not _synchronous(case) and case.flag("async-scheduling") is not False
+    if case.turboquant and case.method and asynchronous and case.vllm(">=0.21") and not case.ours:
         yield error(
             "engine.flags.async-scheduling",
             "with asynchronous scheduling TurboQuant reads upper bounds as lengths: after a rejected draft its rows "
             "attend to slots that are not theirs",
-            "engine.flags.async-scheduling: false",
+            "engine.flags.async-scheduling: false; or kernels: b70, which reads exact lengths on the card",
         )
 
 
 def turboquant_workspace(case: Case) -> Iterable[Remark]:
-    """TurboQuant's workspace may not have to grow after graphs are captured."""
-    if case.turboquant and case.graphs and case.vllm(">=0.21,<0.24"):
+    """TurboQuant's workspace may not have to grow after graphs are captured; our kernels' does not."""
+    if case.turboquant and case.graphs and case.vllm(">=0.21,<0.24") and not case.ours:
         yield error(
             "env.VLLM_XPU_ENABLE_XPU_GRAPH",
             f"TurboQuant in vLLM {case.version} stops with an assertion at the first long continuation once graphs "
             "are captured",
-            "leave graphs off: VLLM_XPU_ENABLE_XPU_GRAPH: null",
+            "leave graphs off: VLLM_XPU_ENABLE_XPU_GRAPH: null; or kernels: b70, whose workspace does not grow",
         )
 
 
 def turboquant_rows(case: Case) -> Iterable[Remark]:
-    """The 0.19 overlay serves one request at a time at full length."""
+    """The 0.19 overlay serves one request at a time at full length; what our kernels do there nobody measured."""
     engine = case.profile.engine
     many = engine.max_num_seqs is None or engine.max_num_seqs > 1
     if case.turboquant and case.vllm("<0.20") and many and (engine.max_model_len or 0) >= 262144:
+        ours = "; that was with the overlays, and with our kernels nobody tried" if case.ours else ""
         yield warning(
             "engine.max_num_seqs",
-            "with 4 sequences at 262144 the first prompt ran out of memory on one card",
+            f"with 4 sequences at 262144 the first prompt ran out of memory on one card{ours}",
             "engine.max_num_seqs: 1",
         )
 
@@ -68,14 +78,15 @@ def suffix_package(case: Case) -> Iterable[Remark]:
     if case.method != "suffix":
         return
     ref = case.profile.image.ref
-    if ref.partition("@")[0].partition(":")[0] in PUBLISHED:
+    asked = case.facts.arctic_inference if case.facts else None
+    if asked == "absent" or (asked is None and ref.partition("@")[0].partition(":")[0] in PUBLISHED):
         yield error(
             "speculative.method",
-            f"suffix decoding needs arctic-inference==0.1.1, which {ref} does not have: vLLM stops at the config",
-            "an image of your own on top of it, or speculative.method: ngram",
+            f"suffix decoding needs {ARCTIC}, which {ref} does not have: vLLM stops at the config",
+            f"build an image of your own, FROM {ref} and RUN pip install {ARCTIC}; or speculative.method: ngram",
         )
-    else:
-        yield note("speculative.method", f"suffix decoding needs arctic-inference==0.1.1 inside {ref}")
+    elif asked is None:
+        yield note("speculative.method", f"suffix decoding needs {ARCTIC} inside {ref}", f"b70ctl images probe {ref}")
 
 
 def suffix_rows(case: Case) -> Iterable[Remark]:
@@ -91,7 +102,7 @@ def suffix_rows(case: Case) -> Iterable[Remark]:
 def ngram_rows(case: Case) -> Iterable[Remark]:
     """Prompt lookup loses with more than a few sequences."""
     rows = case.profile.engine.max_num_seqs
-    if case.method == "ngram" and (rows is None or rows > 4):
+    if case.method == "ngram" and _synchronous(case) and (rows is None or rows > 4):
         yield warning(
             "engine.max_num_seqs",
             "prompt lookup turns asynchronous scheduling off: a gain up to 4 sequences, 45 % less than no "
@@ -102,47 +113,26 @@ def ngram_rows(case: Case) -> Iterable[Remark]:
 
 def asked_async(case: Case) -> Iterable[Remark]:
     """Asynchronous scheduling may not be asked for where the method cannot have it."""
-    if case.method in SYNCHRONOUS and case.flag("async-scheduling") is True:
+    if case.profile.speculative is None or case.flag("async-scheduling") is not True:
+        return
+    unpadded = case.profile.speculative.options.get("disable_padded_drafter_batch") is True
+    if _synchronous(case) or (unpadded and not _second_runner(case)):
+        what = f"`{case.method}`" if _synchronous(case) else "`disable_padded_drafter_batch`"
         yield error(
             "engine.flags.async-scheduling",
-            f"vLLM refuses asynchronous scheduling together with `{case.method}`",
+            f"vLLM refuses asynchronous scheduling together with {what}",
             "async-scheduling: null",
         )
 
 
-def draft_given(case: Case) -> Iterable[Remark]:
-    """A method has a draft when it needs one, and none when it does not."""
-    speculative = case.profile.speculative
-    if speculative is None:
-        return
-    if speculative.method in NEEDS_DRAFT and speculative.draft is None:
-        yield error("speculative.draft", f"`{speculative.method}` needs a draft model", "speculative.draft.path: …")
-    if speculative.method in SYNCHRONOUS and speculative.draft is not None:
-        yield warning("speculative.draft", f"`{speculative.method}` has no use for a draft model", "draft: null")
+def _synchronous(case: Case) -> bool:
+    """Whether vLLM schedules step by step for this method."""
+    return case.method in SYNCHRONOUS and not (case.method == "ngram" and _second_runner(case))
 
 
-def draft_limit(case: Case) -> Iterable[Remark]:
-    """The draft reaches as far as the model."""
-    draft = case.profile.speculative.draft if case.profile.speculative else None
-    if draft is None or case.method not in NEEDS_DRAFT:
-        return
-    lifted = draft.overrides.get("max_position_embeddings")
-    limit = lifted if isinstance(lifted, int) else case.draft_limit
-    wanted = case.profile.engine.max_model_len
-    where = "speculative.draft.overrides.max_position_embeddings"
-    if case.vllm(">=0.27"):
-        if lifted is not None:
-            yield note(where, f"vLLM {case.version} lifts the draft's limit itself", "max_position_embeddings: null")
-    elif limit is None:
-        yield note(where, "how far the draft reaches is not known: EAGLE-3 heads often say 2048, and one longer "
-                   "request stops drafting for the whole batch")  # fmt: skip
-    elif wanted is None or limit < wanted:
-        yield warning(
-            where,
-            f"the draft ends at {limit} tokens, the model at {wanted or 'its own limit'}: one longer request stops "
-            "drafting for the whole batch",
-            f"max_position_embeddings: {wanted}" if wanted else None,
-        )
+def _second_runner(case: Case) -> bool:
+    """Whether the V2 model runner serves, which can look a prompt up and schedule ahead: everybody's from 0.33 on."""
+    return case.vllm(">=0.33") and case.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0"
 
 
 def measured_depth(case: Case) -> Iterable[Remark]:
@@ -180,8 +170,6 @@ RULES = (
     Rule("suffix-rows", "seen in production in July 2026", suffix_rows),
     Rule("ngram-rows", "measured in July 2026: +24 % at C=1, -45 % at C=12", ngram_rows),
     Rule("asked-async", "a hard error in vLLM's config", asked_async),
-    Rule("draft-given", "vLLM stops without it", draft_given),
-    Rule("draft-limit", "before 0.27 vLLM zeroes all drafts of a batch past the draft's limit", draft_limit),
     Rule("measured-depth", "a depth copied from another model was often the slower one", measured_depth),
     Rule("capture-sizes", "verification runs on groups of one token and its drafts", capture_sizes),
 )

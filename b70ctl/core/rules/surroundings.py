@@ -10,7 +10,11 @@ from b70ctl.core.image import is_moving, parsed_version, same_version
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
 
 SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
-GATES = {"B70_MTP_BF16_DRAFT": "mtp-nightly"}
+GATES = {
+    "B70_MTP_BF16_DRAFT": "mtp-nightly",
+    "B70_DRAFT_LMHEAD_INT4": "draft-lmhead-int4",
+    "B70_DRAFT_MTP_INT4": "draft-mtp-int4",
+}
 """Variables that switch a shipped patch on, and come with it."""
 
 NO_TENSOR_PARALLEL = {
@@ -125,10 +129,13 @@ def gates(case: Case) -> Iterable[Remark]:
 
 
 def package_mount(case: Case) -> Iterable[Remark]:
-    """No mount hides the whole of vLLM."""
+    """No mount hides the whole of vLLM, and none replaces a file of it that nobody looked at."""
     for number, mount in enumerate(case.profile.mounts):
         if mount.target.rstrip("/").endswith("-packages/vllm"):
             yield error(f"mounts.{number}", f"{mount.target} would hide vLLM's compiled parts", "mount single files")
+        elif "-packages/" in mount.target:
+            yield warning(f"mounts.{number}", f"{mount.target} is replaced whatever the image has there",
+                          "a patch with `overlays`, which names the file that it was made from")  # fmt: skip
 
 
 def card_count(case: Case) -> Iterable[Remark]:
@@ -217,7 +224,7 @@ RULES = (
     Rule("device-mask", "one place decides which cards are seen", device_masks),
     Rule("python-path", "replacing it loses the image's own modules", python_path),
     Rule("gate", "a patch and its variable come together", gates),
-    Rule("package-mount", "a directory mount hides what is below it", package_mount),
+    Rule("package-mount", "a mount hides what is below it, and is not compared with it", package_mount),
     Rule("card-count", "workers without cards fail late", card_count),
     Rule("forbidden-allreduce", "vllm issue 41663", forbidden_allreduce),
     Rule("mixed-collectives", "each set is internally consistent, mixtures are not", mixed_collectives),

@@ -1,0 +1,100 @@
+"""Rules about our attention kernels, which a release carries to vLLM as a plugin."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+
+from b70ctl.core.kernels import PACKAGE
+from b70ctl.core.plugin import ACCEPT, FOLDER, SWITCH, is_ours
+from b70ctl.core.rules.case import Case, Remark, Rule, error, warning
+
+QUIET = frozenset({"WARNING", "ERROR", "CRITICAL"})
+PLUGINS = "VLLM_PLUGINS"
+
+
+def kernels_unused(case: Case) -> Iterable[Remark]:
+    """The kernels are carried for a cache that they read."""
+    if case.ours and not case.turboquant:
+        # the engine starts and answers rightly without them; comparing with fp8 must not need two more words
+        yield warning(
+            "kernels",
+            f"our kernels serve TurboQuant's caches, and this one is {case.profile.engine.kv_cache_dtype or 'auto'}: "
+            "vLLM will load the plugin and never call it",
+            "kernels: image, or engine.kv_cache_dtype: turboquant_k8v4",
+        )
+
+
+def kernels_twice(case: Case) -> Iterable[Remark]:
+    """There is one package of this name where Python looks."""
+    if not case.ours:
+        return
+    for number, mount in enumerate(case.profile.mounts):
+        target = posixpath.normpath(mount.target)
+        if is_ours(posixpath.basename(target)):
+            yield error(f"mounts.{number}", f"{target} is the plugin once more: Python keeps one of two, silently",
+                        "remove the mount, or kernels: image")  # fmt: skip
+        elif target == posixpath.dirname(FOLDER) or f"{target}/".startswith(f"{FOLDER}/"):
+            yield error(f"mounts.{number}", f"{target} is where the release's own plugin is mounted",
+                        "another target")  # fmt: skip
+    for entry in case.kernels.rivals if case.kernels else ():
+        yield error(
+            "mounts",
+            f"{PACKAGE} is mounted in {entry} too, where Python looks: it keeps one of two, silently",
+            "remove the mount, or take the folder off env.PYTHONPATH, or kernels: image",
+        )
+
+
+def kernels_left_out(case: Case) -> Iterable[Remark]:
+    """The plugin is not asked for and switched off at once."""
+    if not case.ours:
+        return
+    if case.env.get(SWITCH, "").lower() == "off":
+        yield error(f"env.{SWITCH}", f"`{SWITCH}: off` switches off what `kernels: b70` asks for",
+                    f"kernels: image, or {SWITCH}: null")  # fmt: skip
+    allowed = case.env.get(PLUGINS)
+    if allowed is not None and PACKAGE not in allowed.split(","):
+        yield error(f"env.{PLUGINS}", f"vLLM loads the plugins {allowed} and no others, and so not {PACKAGE}",
+                    f"{PLUGINS}: {allowed},{PACKAGE}; or {PLUGINS}: null, for all of them")  # fmt: skip
+
+
+def kernels_unheard(case: Case) -> Iterable[Remark]:
+    """The engine says that it uses them, which is what a switch looks for."""
+    if not case.ours:
+        return
+    level = case.env.get("VLLM_LOGGING_LEVEL", "").upper()
+    if level in QUIET:
+        yield error(
+            "env.VLLM_LOGGING_LEVEL",
+            f"at {level} vLLM's processes do not say that the plugin is in use, and a switch cannot prove it",
+            "VLLM_LOGGING_LEVEL: INFO",
+        )
+    if case.env.get("VLLM_CONFIGURE_LOGGING") == "0":
+        yield error(
+            "env.VLLM_CONFIGURE_LOGGING",
+            "without vLLM's logging its processes do not say that the plugin is in use, and a switch cannot prove it",
+            "VLLM_CONFIGURE_LOGGING: null",
+        )
+
+
+def kernels_unproven(case: Case) -> Iterable[Remark]:
+    """The plugin was proven with that vLLM, or somebody takes it upon themselves."""
+    kernels, accepted = case.kernels, case.env.get(ACCEPT)
+    if not case.ours or kernels is None or kernels.accepts(case.version, accepted):
+        return
+    known = f"{kernels.proven[0]} to {kernels.proven[-1]}, the releases alone" if kernels.proven else "none"
+    other = f"; `{ACCEPT}` accepts {accepted}" if accepted else ""
+    yield error(
+        "kernels",
+        f"{kernels.name} was not proven with vLLM {case.version} and will refuse it (proven: {known}){other}",
+        f'kernels: image; or, to try it all the same, env.{ACCEPT}: "{case.version}"',
+    )
+
+
+RULES = (
+    Rule("kernels-unused", "the plugin takes the place of the TURBOQUANT backend alone", kernels_unused),
+    Rule("kernels-twice", "importlib keeps the first of two packages of one name", kernels_twice),
+    Rule("kernels-left-out", "vLLM goes on with its own backend", kernels_left_out),
+    Rule("kernels-unheard", "a process that says nothing is not proven", kernels_unheard),
+    Rule("kernels-unproven", "another vLLM may call a backend in another way", kernels_unproven),
+)

@@ -1,0 +1,65 @@
+"""A draft's files on this host: in a directory of its own, or in a cache of hub models, whose files are links."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from b70ctl.core.deployment import Mount, Order
+from b70ctl.core.draft import Reach, described, overridden
+from b70ctl.edge.files import read_bytes
+from b70ctl.edge.links import lost
+from b70ctl.errors import Refused
+
+MOST = 4 * 1024 * 1024
+"""Bytes of a config.json that is still one."""
+
+
+def commit(repository: Path, revision: str | None) -> str | None:
+    """What a revision stands for in a repository's folder, found as the hub's own library does; None for nothing."""
+    name = revision or "main"
+    try:
+        found = read_bytes(repository / "refs" / name, 256).decode().strip()
+    except (OSError, ValueError):
+        found = name
+    if found in ("", ".", "..") or "/" in found:
+        return None
+    try:
+        return found if (repository / "snapshots" / found).is_dir() else None
+    except OSError:
+        return None
+
+
+def reach(file: Path) -> Reach:
+    """How far a draft reaches; nothing is known of one whose config cannot be read."""
+    try:
+        return described(config(file))
+    except Refused:
+        return Reach()
+
+
+def config(file: Path) -> dict[str, Any]:
+    """A draft's config.json; Refused, with what is wrong with it, for one that is none."""
+    try:
+        found = json.loads(read_bytes(file, MOST))
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise Refused(f"the draft's {file} cannot be read: {why}", hint=f"ls -lL {file}") from error
+    if not isinstance(found, dict):
+        raise Refused(f"the draft's {file} is not a JSON object", hint=f"head -c 200 {file}")
+    return found
+
+
+def changed(order: Order, mounts: Iterable[Mount]) -> bytes:
+    """The config with its overrides; Refused for one that the container would not find where it looks for it."""
+    file = Path(order.source)
+    made = overridden(config(file), order.overrides)
+    if link := lost(file, mounts):
+        raise Refused(
+            f"the draft's {link} is a link to {link.readlink()}, which the container does not have: the engine would "
+            "not find the draft",
+            hint=f"cp -rL {file.parent} {file.parent}-copied, and name that as the draft",
+        )
+    return json.dumps(made, indent=2, ensure_ascii=False).encode()

@@ -1,0 +1,45 @@
+"""The kernels' package as a release carries it to vLLM: what of it lies on this host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from b70ctl.core.deployment import Order
+from b70ctl.core.kernels import PACKAGE, TABLE
+from b70ctl.core.plugin import Kernels, is_ours, label, read_kernels, refuse_bad_table
+from b70ctl.edge.files import read_text
+from b70ctl.edge.kernels import carried, digest_of, find
+from b70ctl.errors import Refused
+
+
+def described(root: Path | None) -> Kernels:
+    """The package that a release of this site would carry, and the site's tile sizes; Refused when vLLM, or it, could
+    not load them."""
+    package, origin = find(root)
+    files = carried(package)
+    found = read_kernels(str(package), origin, files, digest_of(files))
+    table = root / TABLE if root else None
+    if table is None or (text := read_text(table)) is None:
+        return found
+    refuse_bad_table(str(table), text)
+    return replace(found, table=str(table))
+
+
+def holds(folder: Path) -> bool:
+    """Whether a folder has a package of this name, or says that one is installed; one that is not there has none."""
+    try:
+        return any(is_ours(each.name) for each in folder.iterdir())
+    except OSError:
+        return False
+
+
+def contents(order: Order, told: str | None) -> dict[str, bytes]:
+    """Everything that the release holds of the plugin; Refused when it is not what the deployment says (`told`)."""
+    files = carried(Path(order.source))
+    if told and told not in (order.name, label(order.name, digest_of(files))):
+        raise Refused(f"the kernels in {order.source} changed while the release was made",
+                      hint="run the command again")  # fmt: skip
+    texts = {name: text.encode() for name, text in order.texts.items()}
+    inside = {f"{PACKAGE}/{name}": content for name, content in files.items()}
+    return {f"{order.to}/{name}": content for name, content in (inside | texts).items()}

@@ -1,0 +1,149 @@
+"""patches: what one is to an image is asked of the image, and only what fits it can be accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from b70ctl.cli.here import Here
+from b70ctl.edge.catalog import open_catalog
+from b70ctl.edge.sitelock import read_lock
+from tests.making import SITE_PACKAGES
+
+NAME = "marlin-moe-xpu"
+PATCH = open_catalog(None).patch(NAME)
+FILE = PATCH.edits[0].file
+TEXT = f"import this\n{PATCH.edits[0].old}"
+DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
+BUILD = "0.21.1.dev17+g0a4756bb5"
+
+
+class AnImage:
+    """A daemon with one image; what its python finds is what the test says."""
+
+    def __init__(self, **more):
+        self.text = more.pop("text", TEXT)
+        self.facts = {"vllm": BUILD, "kernels": "0.1.7", "site_packages": SITE_PACKAGES} | more
+
+    def image(self, ref):
+        return {"Id": "sha256:" + "1" * 64, "RepoDigests": [], "Config": {}} if ref != "gone:1" else None
+
+    def run_once(self, image, argv, seconds):
+        assert argv[-1].endswith(".py")
+        found = dict.fromkeys(argv[4:], "absent") | {FILE: hashlib.sha256(self.text.encode()).hexdigest()}
+        return json.dumps(self.facts | {"files": found})
+
+    def read_file(self, image, path):
+        return self.text.encode() if path == f"{SITE_PACKAGES}/{FILE}" else None
+
+
+@pytest.fixture
+def with_image(monkeypatch):
+    def use(**more):
+        monkeypatch.setattr(Here, "daemon", AnImage(**more))
+
+    return use
+
+
+def answers(said):
+    return {name: found["answer"] for name, found in said.data["patches"].items()}
+
+
+@pytest.mark.parametrize(
+    ("vllm", "marlin", "gptq", "boundary"),
+    [
+        ("0.21.0", "applies", "applies", "applies"),
+        ("0.22.1", "applies", "needless", "applies"),
+        ("0.30.0", "harmful", "needless", "applies"),
+        ("0.34.0", "harmful", "needless", "harmful"),
+        ("0.18.0", "unknown", "unknown", "harmful"),
+        (BUILD, "unknown", "unknown", "applies"),
+    ],
+)
+def test_a_version_is_told_of_every_patch_without_a_daemon(b70ctl, vllm, marlin, gptq, boundary):
+    said = b70ctl("patches", "check", "--vllm", vllm, "--json")
+    found = answers(said)
+    assert (found[NAME], found["gptq-xpu"], found["mtp-boundary"]) == (marlin, gptq, boundary)
+    assert all(each["reason"] for each in said.data["patches"].values())
+
+
+@pytest.mark.parametrize("words", [(), ("--vllm", "0.21.0", "--image", "a/b:1"), ("--vllm", "newest")])
+def test_what_is_to_be_checked_is_one_version_or_one_image(b70ctl, words):
+    said = b70ctl("patches", "check", *words)
+    assert said.code == 2
+    assert said.error
+
+
+def test_a_development_build_is_told_its_anchor_and_the_command_that_accepts_it(b70ctl, site, with_image):
+    with_image()
+    said = b70ctl("--site", site, "patches", "check", "--image", "a/b:1", "--json").data
+    assert (said["image"], said["vllm"]) == ("a/b:1", BUILD)
+    found = said["patches"][NAME]
+    assert found["answer"] == "unknown"
+    assert f"once, at line 2: b70ctl patches accept {NAME}:{DIGEST}" in found["reason"]
+    assert said["patches"]["gptq-xpu"]["reason"].startswith("the image has no ")
+
+
+def test_a_base_is_accepted_once_from_the_image_that_has_it_and_then_applies(b70ctl, site, with_image):
+    with_image()
+    assert b70ctl("--site", site, "patches", "check", "--image", "a/b:1").code == 0
+    for _ in range(2):
+        said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}")
+        assert said.code == 0, said.err
+        assert f"a/b:1 has it (vLLM {BUILD}; its anchor at line 2)" in said.err.replace("\n", " ")
+    assert read_lock(site).patches == {NAME: [DIGEST]}
+    assert answers(b70ctl("--site", site, "patches", "check", "--image", "a/b:1", "--json"))[NAME] == "applies"
+
+
+def test_an_image_that_is_named_need_not_have_been_asked_before(b70ctl, site, with_image):
+    with_image()
+    assert b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "a/b:1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        ({"text": TEXT + PATCH.edits[0].old}, "2 times, at lines 2 and 5, not once"),
+        ({"text": "nothing of the kind\n"}, "0 times, not once"),
+        ({"vllm": "0.24.0"}, "must not be applied to vLLM 0.24.0"),
+        ({"vllm": "0.18.0"}, "is for vLLM"),
+    ],
+)
+def test_what_does_not_fit_cannot_be_accepted(b70ctl, site, with_image, image, told):
+    with_image(**image)
+    digest = hashlib.sha256(image.get("text", TEXT).encode()).hexdigest()
+    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{digest}", "--image", "a/b:1")
+    assert said.code == 1
+    assert told in said.error.replace("\n", " ")
+    assert not read_lock(site).patches
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        (f"{NAME}:{'a' * 64}", ()),
+        (f"{NAME}:{'a' * 64}", ("--image", "a/b:1")),
+        (f"{NAME}:{DIGEST}", ("--image", "gone:1")),
+        (f"mtp-boundary:{'a' * 64}", ("--image", "a/b:1")),
+    ],
+)
+def test_a_base_that_no_image_has_is_not_accepted(b70ctl, site, with_image, base, words):
+    with_image()
+    said = b70ctl("--site", site, "patches", "accept", base, *words)
+    assert said.code == 1
+    assert said.error
+    assert not read_lock(site).patches
+
+
+def test_a_patch_is_shown_with_everything_that_decides_about_it(b70ctl):
+    said = b70ctl("patches", "show", "gdn-mixed-split").out
+    for word in ("vllm-xpu-kernels >=0.1.14.1", "harmful", "patch_gdn_mixed_split_v5.py", "B70_GDN_MIXED_SPLIT_V5"):
+        assert word in said
+    assert b70ctl("patches", "show", NAME, "--json").data["harmful"]
+
+
+def test_the_list_says_what_is_no_patch_and_why(b70ctl):
+    said = b70ctl("patches", "list")
+    assert "needs no patch" in said.err.replace("\n", " ")

@@ -1,0 +1,140 @@
+"""The kernels' package on this host: what of it is carried, what makes it another one, and where another one lies."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from b70ctl.core import plugin as core
+from b70ctl.edge import kernels, plugin
+from b70ctl.edge.filling import contents, fill, fingerprints
+from b70ctl.errors import Refused
+from tests.fake_kernels import TABLE_ROW
+from tests.making import resolved
+
+SHIPPED = kernels.find(None)[0]
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A site with a copy of the shipped kernels."""
+    shutil.copytree(SHIPPED, tmp_path / "kernels" / "b70_kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def own(site):
+    return site / "kernels" / "b70_kernels"
+
+
+def carried(found, told=None):
+    """The files of a release with these kernels."""
+    deployment = resolved().model_copy(update={"files": core.orders(found), "kernels": told})
+    return deployment, contents(deployment, {}, {}, lambda _: None)
+
+
+# --- the package -----------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_package_can_be_carried_and_says_what_it_is_proven_with():
+    found = plugin.described(None)
+    assert (found.origin, found.folder, found.table) == ("shipped", str(SHIPPED), None)
+    assert found.proven[0] == "0.19.0"
+    assert "0.30.0" in found.proven
+    assert found.accepts("0.30.0+xpu", None)
+    assert found.full_graphs
+
+
+def test_a_release_holds_python_and_tables_and_nothing_that_was_left_lying_there(site):
+    for name in ("__pycache__/a.cpython-311.pyc", "tests/test_a.py", "plugin/__pycache__/x.py", "notes.txt", "a.so"):
+        (own(site) / name).parent.mkdir(exist_ok=True)
+        (own(site) / name).write_text("x")
+    _, files = carried(plugin.described(site))
+    names = {name.removeprefix("files/plugin/") for name in files}
+    assert {"b70_kernels/__init__.py", "b70_kernels/plugin/proven.py", "b70_kernels/tables/intel.json"} <= names
+    assert names == {f"b70_kernels/{name}" for name in kernels.carried(SHIPPED)} | {
+        "b70_kernels-0.1.0.dist-info/METADATA", "b70_kernels-0.1.0.dist-info/entry_points.txt",
+    }  # fmt: skip
+
+
+def test_python_finds_the_carried_plugin_as_an_installed_one(site, tmp_path):
+    _, files = carried(plugin.described(site))
+    fill(tmp_path / "release", files, "", {})
+    path = str(tmp_path / "release" / "files" / "plugin")
+    (found,) = importlib.metadata.distributions(name="b70-kernels", path=[path])
+    assert found.version == plugin.described(site).version
+    assert [(each.group, each.name, each.value) for each in found.entry_points] == [
+        ("vllm.general_plugins", "b70_kernels", "b70_kernels.plugin:register")
+    ]
+    assert plugin.holds(Path(path))
+
+
+def test_whatever_a_carried_module_imports_of_its_own_package_is_carried_too():
+    files = kernels.carried(SHIPPED)
+    modules = {name.removesuffix(".py").removesuffix("/__init__") for name in files if name.endswith(".py")}
+    for name, source in files.items():
+        for node in ast.walk(ast.parse(source)) if name.endswith(".py") else ():
+            if isinstance(node, ast.ImportFrom) and node.module and node.level:
+                above = name.split("/")[: -node.level]
+                assert "/".join([*above, *node.module.split(".")]) in modules, f"{name} imports {node.module}"
+
+
+@pytest.mark.parametrize("name", ["attention.py", "plugin/backend.py", "tables/intel.json", "new.py"])
+def test_a_file_that_changed_is_another_package(site, name):
+    before = plugin.described(site)
+    (own(site) / name).write_text("# changed\n")
+    after = plugin.described(site)
+    assert before.digest != after.digest
+    assert core.label(before.name, before.digest) != core.label(after.name, after.digest)
+
+
+def test_a_package_that_changes_while_a_release_is_made_is_refused(site):
+    found = plugin.described(site)
+    told = core.label(found.name, found.digest)
+    assert carried(found, told)[1] == carried(found)[1]
+    (own(site) / "attention.py").write_text("# changed\n")
+    with pytest.raises(Refused, match="changed while the release was made"):
+        carried(found, told)
+
+
+def test_the_kernels_are_told_by_their_own_hash_and_the_table_by_that_of_what_is_carried(site):
+    table = site / "tuning.json"
+    table.write_text(json.dumps({"device": "x", "rows": [TABLE_ROW]}))
+    deployment, files = carried(plugin.described(site))
+    assert files["files/tuning.json"] == table.read_bytes()
+    assert fingerprints(deployment, {}, "salt").keys() == {"files/tuning.json"}
+
+
+def test_a_table_that_is_none_is_refused_before_it_reaches_an_engine(site):
+    (site / "tuning.json").write_text('{"rows": [{}]}')
+    with pytest.raises(Refused, match=r"tuning\.json is no table of tile sizes"):
+        plugin.described(site)
+
+
+def test_a_sites_kernels_without_a_plugin_are_refused(site):
+    shutil.rmtree(own(site) / "plugin")
+    with pytest.raises(Refused, match=r"the site kernels in .* have no plugin for vLLM"):
+        plugin.described(site)
+
+
+def test_a_link_to_nowhere_is_no_file_of_the_package_and_a_link_to_a_file_is_one(site):
+    (own(site) / "loop.py").symlink_to(own(site) / "loop.py")
+    (own(site) / "linked.py").symlink_to(own(site) / "attention.py")
+    found = kernels.carried(own(site))
+    assert "loop.py" not in found
+    assert found["linked.py"] == found["attention.py"]
+
+
+# --- another package of that name ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["b70_kernels", "b70_kernels-0.1.0.dist-info", "b70-kernels-2.dist-info"])
+def test_a_folder_with_the_package_or_its_metadata_holds_it(tmp_path, name):
+    assert not plugin.holds(tmp_path)
+    (tmp_path / name).mkdir()
+    assert plugin.holds(tmp_path)
+    assert not plugin.holds(tmp_path / "not-there")
