@@ -116,7 +116,8 @@ def _import_everything() -> None:
     import b70ctl
 
     for module in pkgutil.walk_packages(b70ctl.__path__, "b70ctl."):
-        importlib.import_module(module.name)
+        if not module.name.endswith("__main__"):  # which is what runs
+            importlib.import_module(module.name)
     for name in USED:
         importlib.import_module(name)
 
