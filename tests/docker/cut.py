@@ -38,8 +38,8 @@ def counted(journal: store.Journal, event: Any, **fields: Any) -> None:
 store.Journal.write = counted  # type: ignore[method-assign]
 if moved := os.environ.get("B70CTL_TEST_CLOCK"):
     stamp = (datetime.now(UTC) + timedelta(seconds=float(moved))).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = store.now
     for name, module in list(sys.modules.items()):
-        if name.startswith("b70ctl.") and getattr(module, "now", None) is store.now:
+        if name.startswith("b70ctl.") and getattr(module, "now", None) is now:
             module.now = lambda: stamp  # type: ignore[attr-defined]
-    store.now = lambda: stamp
 main()

@@ -151,7 +151,7 @@ class LiveSite:
         child = subprocess.Popen(
             self.argv(*args), cwd=self.root, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-            preexec_fn=_heard,
+            preexec_fn=heard,
         )  # fmt: skip
         try:
             yield child
@@ -343,7 +343,7 @@ class LiveSite:
             _gone(self.client.images.remove, tag, noprune=True)
 
 
-def _heard() -> None:
+def heard() -> None:
     """Signals mean what they mean on a terminal, also where the tests were started in the background."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

@@ -149,7 +149,9 @@ def test_an_engine_that_crashes_later_is_seen_and_can_be_switched_away_from(site
     site.switch("a")
     (trigger / "faults").write_text("crash-now")
     until(lambda: site.get("/health")[0] == 0, "the engine is down")
-    assert "does not answer" in site.run("status").exits(0).out or site.engine().status != "running"
+    said = site.run("status").exits(0).out
+    # Docker starts it again and again: between two starts there is nothing that could be asked
+    assert "does not answer" in said or "restarting" in said or site.engine().status != "running"
     site.switch("b")
     site.assert_serves("b")
 

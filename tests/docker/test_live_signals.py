@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from livesite import LATE, LiveSite, until
+from livesite import LATE, LiveSite, heard, until
 
 CTRL_C = b"\x03"
 
@@ -111,6 +111,7 @@ def terminal(site: LiveSite, *args: str) -> Iterator[Terminal]:
     master, slave = pty.openpty()
 
     def own() -> None:
+        heard()
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
