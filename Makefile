@@ -1,6 +1,6 @@
 # `make` alone lists the targets. A target is one line; what it does can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test test-gpu test-xpu test-vllm test-vllm-source test-vllm-backend prove-vllm compatibility tune-xpu check golden schema bench bench-drain bench-gpu tune-gpu wheel-test clean engine-up engine-down
+.PHONY: help setup venv demo test test-gpu test-xpu test-vllm test-vllm-source test-vllm-config test-vllm-backend prove-vllm compatibility tune-xpu check golden schema bench bench-drain bench-gpu tune-gpu wheel-test clean engine-up engine-down
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
@@ -30,6 +30,9 @@ test-vllm: venv ## a real vLLM, switched to and from in a container, with drafts
 
 test-vllm-source: venv ## what plugin, patches and b70ctl say of vLLM, against its sources: three releases, VERSIONS=all, or VERSIONS="0.30.0 …"
 	@$(PYTHON) -m tests.vllm.source $(VERSIONS) && $(PYTHON) -m tests.vllm.table
+
+test-vllm-config: venv ## real vLLM's argument parser, config and choice of backends for an Intel card, without one; nine releases, or VERSIONS="0.30.0 …"
+	@export B70CTL_VLLM_VERSIONS="$(VERSIONS)"; tests/vllm/setup.sh config && $(PYTHON) -m tests.vllm.config && $(PYTHON) -m tests.vllm.table
 
 test-vllm-backend: venv ## our attention backend among real vLLM objects, against plain attention; seven releases, or VERSIONS="0.30.0 …"
 	@tests/vllm/setup.sh backend && $(PYTHON) -m tests.vllm.backend $(VERSIONS) && $(PYTHON) -m tests.vllm.table

@@ -144,7 +144,7 @@ def _or_null(part: dict[str, Any]) -> dict[str, Any]:
 
 def new(here: Here, name: str, extends: str) -> None:
     """Start a profile of your own at this site, on top of another."""
-    from b70ctl.core.profile import NAME
+    from b70ctl.core.strict import NAME
     from b70ctl.edge.files import replace
 
     if not NAME.fullmatch(name):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from b70ctl.core.patch import Range
-from b70ctl.core.profile import Name, Strict, Text
+from b70ctl.core.strict import Name, Strict, Text
 from b70ctl.core.symptoms import needles
 
 Confidence = Literal["certain", "likely", "possible"]

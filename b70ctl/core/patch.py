@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from b70ctl.core.image import ImageFacts, within
-from b70ctl.core.profile import EnvName, Name, Strict, Text
+from b70ctl.core.strict import EnvName, Name, Strict, Text
 from b70ctl.errors import Refused
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

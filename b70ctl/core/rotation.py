@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from b70ctl.core.profile import Strict, Text
+from b70ctl.core.strict import Strict, Text
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
 WorkerUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s?#&]+$")]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from b70ctl.core.profile import AbsolutePath, EnvName, Strict, Text
 from b70ctl.core.rotation import Drain, Router
+from b70ctl.core.strict import AbsolutePath, EnvName, Strict, Text
 from b70ctl.core.watch import Watch
 
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from b70ctl.core.journal import Op
-from b70ctl.core.profile import Strict
+from b70ctl.core.strict import Strict
 
 COMMAND = "watch"
 """The plan's command in the journal, by which restarts are counted."""

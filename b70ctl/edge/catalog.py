@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.inherit import inherit, lineage, override
 from b70ctl.core.patch import Patch
-from b70ctl.core.profile import NAME, Profile
+from b70ctl.core.profile import Profile
 from b70ctl.core.site import Site
+from b70ctl.core.strict import NAME
 from b70ctl.edge import places, yamlfile
 from b70ctl.edge.yamlfile import Document
 from b70ctl.errors import UsageError

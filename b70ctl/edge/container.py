@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,3 +33,11 @@ def as_container(about: Mapping[str, Any], releases: Mapping[str, Release]) -> C
         foreign=adopted is None and not ours,
         root=labels.get(f"{LABEL}.root", ""),
     )
+
+
+def file_in(archive: bytes) -> bytes | None:
+    """The one file of an archive, as Docker sends it; None when it is something else than a file."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        member = opened.next()
+        file = opened.extractfile(member) if member and member.isfile() else None
+        return file.read() if file else None

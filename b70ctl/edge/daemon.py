@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
 from b70ctl.core.compose import LABEL
 from b70ctl.core.release import Container, Observed, Release
-from b70ctl.edge.container import as_container
+from b70ctl.edge.container import as_container, file_in
 from b70ctl.edge.speaking import in_progress, reason, speaking, spoken
 from b70ctl.errors import DaemonError, MachineError
 
@@ -78,12 +76,11 @@ class Daemon:
     def inspect(self, name: str) -> dict[str, Any] | None:
         """Everything about one container, by name or id; None when there is none."""
         try:
-            about: dict[str, Any] = self.client.api.inspect_container(name)
+            return dict(self.client.api.inspect_container(name))
         except NotFound:
             return None
         except (APIError, DockerException, requests.exceptions.RequestException, OSError) as error:
             raise spoken(error, f"inspecting {name}") from error
-        return about
 
     def top(self, container: str, columns: str) -> dict[str, Any]:
         """The container's processes as `ps` of the daemon's host lists them: `Titles`, and `Processes` in rows."""
@@ -248,9 +245,6 @@ class Daemon:
                     chunks, _ = self.client.api.get_archive(made["Id"], path)
                 except NotFound:
                     return None
-                archive = tarfile.open(fileobj=io.BytesIO(b"".join(chunks)))  # noqa: SIM115 - closed with its buffer
-                member = archive.next()
-                file = archive.extractfile(member) if member and member.isfile() else None
-                return file.read() if file else None
+                return file_in(b"".join(chunks))
         finally:
             self.remove(made["Id"])

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from b70ctl.core.patch import Sha256
-from b70ctl.core.profile import Name, Strict, Text
+from b70ctl.core.strict import Name, Strict, Text
 from b70ctl.edge import yamlfile
 from b70ctl.edge.catalog import checked
 from b70ctl.edge.files import replace

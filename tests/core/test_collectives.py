@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b70ctl.core.collectives import COLLECTIVES, OWNED, collective
-from b70ctl.core.profile import NAME
+from b70ctl.core.strict import NAME
 from b70ctl.errors import UsageError
 
 each = pytest.mark.parametrize("preset", COLLECTIVES, ids=lambda preset: preset.name)

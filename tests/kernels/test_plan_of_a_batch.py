@@ -84,6 +84,13 @@ def test_a_cache_of_either_order_is_the_same_bytes(heads_first: bool, apart: int
         assert some.pages.untyped_storage().data_ptr() == raw.untyped_storage().data_ptr()
 
 
+def test_pages_at_odd_addresses_are_refused() -> None:
+    preset = PRESETS["k8v4"]
+    tensor = torch.zeros(2 * 3201 + 1, dtype=torch.uint8).as_strided((2, 16, 2, 100), (3201, 200, 100, 1))
+    with pytest.raises(ValueError, match="at even addresses"):
+        cache_of(tensor, preset, 64, 2)
+
+
 def test_shared_memory_is_taken_once_and_what_does_not_fit_is_a_callers_own() -> None:
     device = torch.device("cpu")
     backend_room.reserve("cpu", backend_room.rows_bytes(100, 2, 64))

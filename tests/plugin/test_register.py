@@ -98,6 +98,16 @@ def test_a_vllm_that_lacks_a_module_is_refused_with_the_module(said: Said, monke
     assert line.startswith(f"{NAME}: refused: this vLLM has no {fake_vllm.REGISTRY}: ")
 
 
+def test_a_vllm_whose_names_mean_something_else_is_refused_with_what_it_said(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_vllm.install(monkeypatch, "0.30.0")
+    monkeypatch.setattr(sys.modules[fake_vllm.REGISTRY], "register_backend", lambda member: member)
+    plugin.register()
+    (line,) = said()
+    assert line.startswith(f"{NAME}: refused: it does not fit this vLLM: TypeError: ")
+
+
 def test_rocm_keeps_its_own(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     vllm = fake_vllm.install(monkeypatch, "0.30.0", platform="rocm")
     plugin.register()

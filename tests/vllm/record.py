@@ -6,8 +6,11 @@ changed and by which command. `python -m tests.vllm.table` makes docs/compatibil
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,14 +73,26 @@ def record(
     """
     fresh = {_key(row): row for row in rows}
     seen = {row.version for row in fresh.values()}
-    before = read(tier, folder)
-    kept = {_key(row): row for row in before.rows if not (whole and row.version in seen)}
-    merged = tuple(sorted((kept | fresh).values(), key=_place))
-    if merged != before.rows:
-        day = today or datetime.now(UTC).date().isoformat()
-        head = {"recorded": day, "command": command}
-        lines = (json.dumps(line, ensure_ascii=False) for line in (head, *map(_line, merged)))
-        replace(folder / f"{tier}.json", "\n".join(lines) + "\n")
+    with _alone(folder):
+        before = read(tier, folder)
+        kept = {_key(row): row for row in before.rows if not (whole and row.version in seen)}
+        merged = tuple(sorted((kept | fresh).values(), key=_place))
+        if merged != before.rows:
+            day = today or datetime.now(UTC).date().isoformat()
+            head = {"recorded": day, "command": command}
+            lines = (json.dumps(line, ensure_ascii=False) for line in (head, *map(_line, merged)))
+            replace(folder / f"{tier}.json", "\n".join(lines) + "\n")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two runs that end at once both keep their rows."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _key(row: Row) -> tuple[str, str, str]:

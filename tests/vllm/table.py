@@ -53,8 +53,10 @@ A release that no tier lists is used at your own risk: the plugin refuses it unl
 def page(recorded: dict[str, Recorded]) -> str:
     """The whole page."""
     rows = [row for each in recorded.values() for row in each.rows]
-    parts = [HEAD, _summary(rows), _recorded(recorded)]
-    parts += [_area(title, [row for row in rows if _area_of(row) == area]) for area, title in _areas(rows)]
+    # all of them in every table: a release that a tier left out is not one that it passed
+    versions = sorted({row.version for row in rows} | set(proven.VERSIONS), key=Version)
+    parts = [HEAD, _summary(rows, versions), _recorded(recorded)]
+    parts += [_area(title, [row for row in rows if _area_of(row) == area], versions) for area, title in _areas(rows)]
     return "\n".join(parts)
 
 
@@ -72,12 +74,12 @@ def _area_of(row: Row) -> str:
     return row.feature.partition(": ")[0]
 
 
-def _summary(rows: Sequence[Row]) -> str:
+def _summary(rows: Sequence[Row], versions: Sequence[str]) -> str:
     """How much each tier says of a release."""
     lines = ["## Releases", "", f"| vLLM | plugin | {' | '.join(WAYS)} |", "|---|---|" + "---|" * len(WAYS)]
-    for version in sorted({row.version for row in rows} | set(proven.VERSIONS), key=Version):
+    for version in versions:
         counts = [_count([row for row in rows if row.version == version and row.how == way]) for way in WAYS]
-        accepted = "proven with" if proven.is_proven(version) else "refuses"
+        accepted = "accepts" if proven.is_proven(version) else "refuses"
         lines.append(f"| {version} | {accepted} | {' | '.join(counts)} |")
     return "\n".join([*lines, ""])
 
@@ -93,10 +95,9 @@ def _recorded(recorded: dict[str, Recorded]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _area(title: str, rows: Sequence[Row]) -> str:
+def _area(title: str, rows: Sequence[Row], versions: Sequence[str]) -> str:
     """A table of features and releases; releases of which the same is said share a column."""
     features = sorted({row.feature for row in rows})
-    versions = sorted({row.version for row in rows}, key=Version)
     columns = {version: tuple(_cell(rows, version, feature) for feature in features) for version in versions}
     groups = [list(group) for _, group in groupby(versions, key=columns.__getitem__)]
     heads = " | ".join(map(_range, groups))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_nothing_that_is_recorded_has_failed(tier: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_release_that_the_plugin_accepts_is_on_the_page(version: str) -> None:
-    assert f"| {version} | proven with |" in PAGE.read_text()
+    assert f"| {version} | accepts |" in PAGE.read_text()
 
 
 @pytest.mark.parametrize(("tier", "listed"), [*versions.TIERS.items(), ("engine", versions.ENGINE)])
@@ -79,6 +80,14 @@ def test_a_second_run_that_finds_the_same_writes_nothing(tmp_path: Path) -> None
     assert read("tier", tmp_path) == Recorded("2026-02-02", "make", (FIRST, SECOND))
 
 
+def test_two_runs_that_end_at_once_both_keep_their_rows(tmp_path: Path) -> None:
+    rows = [Row(f"0.{minor}.0", "plugin: a", "ok", "source") for minor in range(20)]
+    with ThreadPoolExecutor(8) as together:
+        for done in [together.submit(record, "tier", [row], command="make", folder=tmp_path) for row in rows]:
+            done.result()
+    assert read("tier", tmp_path).rows == tuple(rows)
+
+
 def test_a_run_that_looked_at_everything_forgets_what_is_no_more(tmp_path: Path) -> None:
     old = Row("0.19.0", "plugin: gone", "ok", "source")
     record("tier", [old, SECOND], command="make", folder=tmp_path)
@@ -99,16 +108,24 @@ def test_releases_of_which_the_same_is_said_share_a_column() -> None:
     rows = [Row(version, "plugin: a", "ok", "source") for version in ("0.9.0", "0.10.0", "0.11.0")]
     other, again = Row("0.12.0", "plugin: a", "refused", "config", "why"), Row("0.13.0", "plugin: a", "ok", "source")
     text = page({"tier": Recorded("", "", (*rows, other, again))})
-    assert "| feature | 0.9.0 to 0.11.0 | 0.12.0 | 0.13.0 |" in text
-    assert "| a | S | no C | S |" in text
+    last = f"{VERSIONS[0]} to {VERSIONS[-1]}"
+    assert f"| feature | 0.9.0 to 0.11.0 | 0.12.0 | 0.13.0 | {last} |" in text
+    assert "| a | S | no C | S | - |" in text
     assert "- a, 0.12.0 (config): why" in text
+
+
+def test_a_release_that_a_tier_left_out_is_not_within_a_range() -> None:
+    rows = (Row("0.21.0", "plugin: a", "ok", "source", "why"), Row("0.22.1", "plugin: a", "ok", "source", "why"))
+    text = page({"tier": Recorded("", "", rows)})
+    assert "| feature | 0.19.0 to 0.20.2 | 0.21.0 | 0.22.0 | 0.22.1 | 0.23.0 to 0.33.0 |" in text
+    assert "- a, 0.21.0, 0.22.1 (source): why" in text
 
 
 def test_what_failed_is_shown_as_failed() -> None:
     rows = (Row("0.20.0", "plugin: a", "failed", "source", "wrong"), Row("0.20.0", "plugin: a", "ok", "config"))
     text = page({"tier": Recorded("", "", rows)})
-    assert "| a | C, **failed S** |" in text
-    assert "| 0.20.0 | proven with | **1 of 1 failed** | 1 hold |" in text
+    assert "| a | - | C, **failed S** | - |" in text
+    assert "| 0.20.0 | accepts | **1 of 1 failed** | 1 hold |" in text
 
 
 @pytest.mark.parametrize("arguments", [[], ["0.33.0", "0.34.0"], ["latest"]])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from b70ctl.core.profile import Engine, FlagValue
+from b70ctl.core.profile import Engine
 from b70ctl.core.rules.case import Case, Remark, Rule, error, warning
 from b70ctl.core.rules.flagtable import Verdict
+from b70ctl.core.strict import FlagValue
 
 OVERLAYS = (
     "/vllm/config/cache.py",
@@ -119,6 +120,16 @@ def turboquant_overlay(case: Case) -> Iterable[Remark]:
                 )
 
 
+def turboquant_hybrid(case: Case) -> Iterable[Remark]:
+    """TurboQuant serves models with linear-attention layers from 0.21 on."""
+    if case.turboquant and case.hybrid and case.vllm("<0.21"):
+        yield error(
+            "engine.kv_cache_dtype",
+            f"vLLM {case.version} refuses TurboQuant for models with linear-attention layers among the others",
+            "engine.kv_cache_dtype: fp8, or an image with vLLM 0.21 or later",
+        )
+
+
 def quantization(case: Case) -> Iterable[Remark]:
     """The quantization method exists in that release."""
     method = case.profile.engine.quantization
@@ -164,6 +175,7 @@ RULES = (
     Rule("secret-flag", "`ps` shows every command line", secret_flag),
     Rule("kv-cache-dtype", "releases differ in the KV cache types that they have", kv_cache_dtype),
     Rule("turboquant-overlay", "TurboQuant came with 0.20; overlays are for 0.19 alone", turboquant_overlay),
+    Rule("turboquant-hybrid", "vLLM 0.20 stops at the config, and 0.19 is taught no more", turboquant_hybrid),
     Rule("quantization", "releases differ in the quantization methods that they have", quantization),
     Rule("parser", "an unknown parser is found only when the server starts", parsers),
     Rule("speculative-words", "an unknown key of the speculative config stops the start", speculative_words),

@@ -51,6 +51,8 @@ def register() -> None:
         _say(logging.INFO, f"in use with {_taken_over()}")
     except Refused as why:
         _say(logging.WARNING, f"refused: {why}")
+    except Exception as fault:  # noqa: BLE001 - in a vLLM that nobody tried it with; vLLM goes on
+        _say(logging.WARNING, f"refused: it does not fit this vLLM: {type(fault).__name__}: {fault}")
 
 
 def _say(level: int, text: str) -> None:

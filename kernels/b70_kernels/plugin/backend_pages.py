@@ -21,8 +21,11 @@ def cache_of(tensor: torch.Tensor, preset: Preset, head_size: int, kv_heads: int
         )
     tokens = tensor.shape[1] if tensor.shape[2] == kv_heads else tensor.shape[2]
     size = tokens * kv_heads * wanted
-    if not _is_dense(tensor[0]) or tensor.stride(0) < size:
-        raise ValueError(f"cache of strides {tensor.stride()}: the bytes of a page have to lie together")
+    # scales and 4-bit codes are read two bytes at a time
+    if not _is_dense(tensor[0]) or tensor.stride(0) < size or tensor.stride(0) % 2 or tensor.data_ptr() % 2:
+        raise ValueError(
+            f"cache of strides {tensor.stride()}: the bytes of a page have to lie together, at even addresses"
+        )
     pages = tensor.as_strided((tensor.shape[0], size), (tensor.stride(0), 1))
     return Cache(pages, preset, head_size, kv_heads, tokens)
 

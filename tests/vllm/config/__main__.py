@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm.config.conftest import RUNNING
+from tests.vllm.config.conftest import RUNNING, WHOLE
 
 
 def main(arguments: list[str]) -> int:
     """Run them, and give pytest's exit status."""
-    os.environ[RUNNING] = "1"
+    os.environ[RUNNING] = "part" if arguments else WHOLE
     here = str(Path(__file__).parent)
-    named = any(word.startswith(here) or word.startswith("tests/") for word in arguments)
+    named = any(word.startswith((here, "tests/")) for word in arguments)
     return int(pytest.main([*([] if named else [here]), *arguments, "-p", "no:cacheprovider"]))
 
 

@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from b70_kernels.plugin.proven import ACCEPT, is_proven
 
 from b70ctl.core.patch import Patch, patched
 from tests.vllm.config.checkpoints import checkpoint
 from tests.vllm.config.commands import Asked, read, shipped, words
 from tests.vllm.places import CHECKOUT, cache_dir
 from tests.vllm.sdist import sources
-from tests.vllm.versions import environment, plugin_folder, run
+from tests.vllm.versions import CHOSEN, environment, plugin_folder, run
 
 SCRIPT = Path(__file__).parent / "inside" / "asking.py"
 MARK = "=> "
 DTYPES = ("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc")
 NATIVE = ("auto", "fp8")
 LAYERS = 8
-BRIEFLY = ("0.19.0", "0.20.2", "0.23.0", "0.33.0")
+BRIEFLY = CHOSEN or ("0.19.0", "0.20.2", "0.23.0", "0.33.0")
 """Where a law is one of ours and not of the release, four of them are enough."""
 ANY = "qwen3-30b-w4a16"
 """A profile that every release takes, to change one thing of."""
@@ -114,6 +115,9 @@ def _variables(version: str, how: str) -> dict[str, str]:
     if how != "patched":
         further.append(_arctic())
     own = {"VLLM_LOGGING_LEVEL": "INFO"}
+    if how == "plugin" and not is_proven(version):
+        # it is being proven now
+        own[ACCEPT] = version
     if how == "off":
         own["B70_KERNELS"] = "off"
     if how == "refused":
@@ -121,7 +125,7 @@ def _variables(version: str, how: str) -> dict[str, str]:
     if how.startswith("strange"):
         own["PRETENDED"] = f"{version}.dev7"
     if how == "strange, accepted":
-        own["B70_KERNELS_UNPROVEN"] = own["PRETENDED"]
+        own[ACCEPT] = own["PRETENDED"]
     return environment(version, *further, **own)
 
 

@@ -14,7 +14,9 @@ import pytest
 from tests.vllm.record import Row, record
 
 RUNNING = "B70CTL_VLLM_CONFIG"
-"""Set by `python -m tests.vllm.config`; how many releases are tried is known there."""
+"""Set by `python -m tests.vllm.config`."""
+WHOLE = "whole"
+"""Its value where all of them are run."""
 collect_ignore_glob = [] if os.environ.get(RUNNING) else ["test_*.py"]
 FOUND = pytest.StashKey[dict[tuple[str, str], tuple[str, list[str]]]]()
 
@@ -43,4 +45,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         for (version, feature), (outcome, names) in found.items()
     ]
     if rows:
-        record("config", rows, command="make test-vllm-config")
+        record("config", rows, command="make test-vllm-config", whole=os.environ[RUNNING] == WHOLE)

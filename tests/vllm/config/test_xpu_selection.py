@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from b70_kernels.plugin.legacy import with_boundary
+from b70_kernels.plugin.proven import is_legacy
 from b70_kernels.presets import PRESETS
 
+from b70ctl.core.image import within
 from b70ctl.core.patch import Answer, by_version
 from tests.vllm.config.answers import BRIEFLY, DTYPES, LAYERS, NATIVE, answers, patches
 from tests.vllm.versions import CONFIG
 
 pytestmark = pytest.mark.process
-LEGACY = ("0.19.0",)
 OURS = "b70_kernels.plugin.backend.B70TurboQuantBackend"
 TAUGHT = "b70_kernels.plugin.legacy_backend.B70LegacyBackend"
 UPSTREAM = "vllm.v1.attention.backends.turboquant_attn.TurboQuantAttentionBackend"
@@ -27,7 +28,7 @@ every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def ours(version: str) -> str:
-    return TAUGHT if version in LEGACY else OURS
+    return TAUGHT if is_legacy(version) else OURS
 
 
 @pytest.mark.feature("plugin: says that it is in use", "ok")
@@ -35,7 +36,7 @@ def ours(version: str) -> str:
 def test_the_plugin_says_in_one_line_that_it_is_in_use(version: str) -> None:
     said = answers(version, "plugin")["log"].count("b70_kernels 0.1.0: in use with")
     (line,) = answers(version, "plugin")["plugin"]
-    name = "CUSTOM" if version in LEGACY else "TURBOQUANT"
+    name = "CUSTOM" if is_legacy(version) else "TURBOQUANT"
     assert (said, line) == (1, f"in use with vLLM {version}, {name} is {ours(version)}")
 
 
@@ -66,7 +67,7 @@ def test_vllms_planning_shares_memory_between_such_layers_and_the_others(version
 
 @pytest.mark.feature("plugin: pages as large as vLLM's own", "ok")
 @every_dtype
-@pytest.mark.parametrize("version", [version for version in CONFIG if version not in LEGACY])
+@pytest.mark.parametrize("version", [version for version in CONFIG if not is_legacy(version)])
 def test_a_page_is_as_large_as_the_one_that_vllm_would_have(version: str, dtype: str) -> None:
     def pages(how: str) -> dict[str, Any]:
         return {number: layer["page_bytes"] for number, layer in answers(version, how)[f"{dtype} layers"].items()}
@@ -88,7 +89,7 @@ def test_other_cache_types_go_where_they_went(version: str, dtype: str) -> None:
 @every_release
 def test_without_the_plugin_vllm_has_its_own_backend_or_none(version: str, dtype: str) -> None:
     route = answers(version, "alone")[f"{dtype} route"]
-    if version in LEGACY:
+    if is_legacy(version):
         assert "SystemExit" in route["error"]
     else:
         assert route == UPSTREAM
@@ -151,7 +152,7 @@ def test_experts_go_to_code_that_an_intel_build_has(version: str) -> None:
 
 
 @pytest.mark.feature("patch: marlin-moe-xpu does harm where it is refused", "ok")
-@pytest.mark.parametrize("version", ["0.23.0", "0.26.0"])
+@pytest.mark.parametrize("version", [version for version in CONFIG if within(version, ">=0.23,<0.27")])
 def test_where_the_patch_is_refused_it_would_divert_experts_from_intels_kernel(version: str) -> None:
     with_patch = answers(version, "patched")
     assert with_patch["marlin takes experts"] is False
