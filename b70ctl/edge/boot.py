@@ -23,6 +23,8 @@ PULSE = 1.0
 """Seconds between two reports of a boot that says nothing new."""
 LOOK = 0.5
 """Seconds between two looks at the container."""
+QUIET = 1.0
+"""Seconds without a line after which an engine that serves has said what it says; a busy daemon brings them late."""
 LATE_LINES = 5.0
 """Seconds that lines of an engine that serves may still be on their way through the daemon."""
 DAEMON_PATIENCE = 90.0
@@ -95,7 +97,7 @@ class _Watch:
                 self._report()
             if self.endpoint.healthy():
                 self._check_names()
-                self._hear(reader, patience=0.3)
+                self._hear(reader, patience=QUIET)
                 self._check_kernels(reader)
                 return self.log.facts()
             self._look(reader)
