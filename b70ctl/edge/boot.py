@@ -25,7 +25,7 @@ LOOK = 0.5
 """Seconds between two looks at the container."""
 QUIET = 1.0
 """Seconds without a line after which an engine that serves has said what it says; a busy daemon brings them late."""
-LATE_LINES = 5.0
+LATE_LINES = 10.0
 """Seconds that lines of an engine that serves may still be on their way through the daemon."""
 DAEMON_PATIENCE = 90.0
 """Seconds that the daemon may be away, as when it is restarted."""
@@ -109,7 +109,8 @@ class _Watch:
         return timestamp(about["State"].get("StartedAt", "")) if about else None
 
     def _hear(self, reader: LogReader, patience: float = 0.0) -> None:
-        while True:
+        end = time.monotonic() + LATE_LINES
+        while not patience or time.monotonic() < end:
             try:
                 line = reader.lines.get(timeout=patience) if patience else reader.lines.get_nowait()
             except queue.Empty:
@@ -149,6 +150,9 @@ class _Watch:
             time.sleep(TICK)
             reader.ensure()
             self._hear(reader)
+        if not fault and not self.log.plugin.whole:
+            # who has not spoken yet has not been heard of either
+            fault = "its log did not come to where the server starts"
         if fault:
             raise EngineError(f"the kernels are not in use everywhere: {fault}{self._cause()}")
 

@@ -189,7 +189,7 @@ FIRES = [
     ("draft-limit", "note", EAGLE),
     ("draft-limit", "warning", both(LIFTED, engine(max_model_len=8193))),
     ("draft-limit", "warning", both(LIFTED, engine(max_model_len=None))),
-    ("draft-limit", "note", at("0.27.1", **LIFTED)),
+    ("draft-limit", "note", at("0.30.0", **LIFTED)),
     ("draft-limit", "warning", at("0.27.1", **both(LIFTED, engine(max_model_len=8193), method("dflash")))),
     ("draft-limit", "note", at("0.33.0", **both(LIFTED, method("dflash")))),
     ("draft-limit", "warning", at("0.33.0", **both(LIFTED, engine(max_model_len=8193), method("draft_model")))),
@@ -310,7 +310,8 @@ SILENT = [
     ("moving-draft", HUB_LIFTED),
     ("moving-draft", EAGLE),
     ("fetched-draft", HUB_LIFTED),
-    ("draft-limit", at("0.27.1", **EAGLE)),
+    ("draft-limit", at("0.30.0", **EAGLE)),
+    ("draft-limit", at("0.32.0", **both(LIFTED, env(VLLM_USE_V2_MODEL_RUNNER="0")))),
     ("draft-limit", spec("mtp")),
     ("measured-depth", spec("mtp")),
     ("capture-sizes", both(spec("mtp", 3), flags(cudagraph_capture_sizes=[4, 8]))),
@@ -417,9 +418,18 @@ def test_an_override_goes_before_the_drafts_own_limit():
     assert severities("draft-limit", LIFTED, draft=Reach(2048)) == []
 
 
-@pytest.mark.parametrize(("version", "said"), [("0.26.0", ["warning"]), ("0.27.1", []), ("0.32.0", []), ("0.33.0", [])])
+@pytest.mark.parametrize(("version", "said"), [("0.26.0", ["warning"]), ("0.29.0", ["warning"]), ("0.30.0", []),
+                                               ("0.32.0", []), ("0.33.0", [])])  # fmt: skip
 def test_a_short_draft_is_a_fault_where_vllm_does_not_lift_it(version, said):
     assert severities("draft-limit", at(version, **EAGLE), draft=Reach(2048, frozenset({"llama3"}))) == said
+
+
+@pytest.mark.parametrize("version", ["0.27.1", "0.32.0", "0.33.0"])
+def test_the_v1_runner_stops_at_the_drafts_limit_in_every_version(version):
+    change = both(EAGLE, env(VLLM_USE_V2_MODEL_RUNNER="0"))
+    (finding,) = (each for each in found(at(version, **change), draft=Reach(2048)) if each.rule == "draft-limit")
+    assert (finding.severity, "whole batch" in finding.message) == ("warning", True)
+    assert "V2" not in finding.message
 
 
 @pytest.mark.parametrize(("version", "said"), [("0.32.0", []), ("0.33.0", ["warning"])])

@@ -68,6 +68,30 @@ def test_a_worker_whose_first_line_comes_late_is_not_overlooked(monkeypatch):
         followed(OURS, BOOT, [worker, SERVES])
 
 
+def test_a_log_that_does_not_come_to_where_the_server_starts_proves_nothing(monkeypatch):
+    monkeypatch.setattr(boot, "LATE_LINES", 1.0)
+    with pytest.raises(EngineError, match="did not come to where the server starts"):
+        followed(OURS, BOOT[:2])
+
+
+def test_an_engine_that_talks_and_talks_is_not_listened_to_for_ever(monkeypatch):
+    monkeypatch.setattr(boot, "LATE_LINES", 0.5)
+    monkeypatch.setattr(boot, "QUIET", 0.2)
+
+    class Talker(Daemon):
+        def follow(self, _, *, since):
+            self.asked.wait(10)
+            while not self.ended.wait(0.05):
+                yield b"and another line\n"
+
+    daemon = Talker()
+    daemon.ended = threading.Event()
+    try:
+        assert boot.follow(daemon, THEIRS, "c", daemon, lambda _: None).kernels is None
+    finally:
+        daemon.ended.set()
+
+
 def test_a_log_that_is_read_anew_speaks_for_no_more_processes_than_before(monkeypatch):
     monkeypatch.setattr(boot, "LATE_LINES", 1.0)
     worker = "(Worker_TP1 pid=141) INFO 11-30 10:00:01 [worker.py:1] Starting"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from b70ctl.core.draft import LIMIT, draft_of, lifted
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
 
+SILENT = "one longer request stops drafting for the whole batch, and costs what drafting costs"
 NEEDS_DRAFT = frozenset({"eagle", "eagle3", "draft_model", "dflash", "dspark"})
 HAS_NO_DRAFT = frozenset({"ngram", "ngram_gpu", "suffix"})
 CACHE_ONLY = frozenset({"default", "linear", "llama3", "ntk", "proportional"})
@@ -35,7 +36,8 @@ def draft_limit(case: Case) -> Iterable[Remark]:
     where = f"speculative.draft.overrides.{case.draft.key}"
     if _lifts_itself(case, speculative.method):
         if given is not None:
-            yield note(where, f"vLLM {case.version} lifts the draft's limit itself", f"{case.draft.key}: null")
+            told = f"vLLM {case.version} lifts the draft's limit itself with its V2 model runner, the one that serves"
+            yield note(where, f"{told} unless a setting needs V1; the override does no harm", f"{case.draft.key}: null")
     elif limit is None:
         yield note(where, f"how far the draft reaches is not known: EAGLE-3 heads often say 2048, and {_beyond(case)}")
     elif wanted is None or limit < wanted:
@@ -75,28 +77,39 @@ def draft_fetched(case: Case) -> Iterable[Remark]:
         )
 
 
-SILENT = "one longer request stops drafting for the whole batch, and costs what drafting costs"
-
-
 def _beyond(case: Case) -> str:
     """What becomes of a request that is longer than the draft."""
-    if case.vllm(">=0.33"):
+    if case.vllm(">=0.33") and _runs_v2(case):
         return f"vLLM {case.version} then serves the model no further than the draft"
-    if case.vllm(">=0.22"):
-        return f"{SILENT}; with the V2 model runner, dense models' own, the draft reads past the end of its tables"
+    if case.vllm(">=0.22") and _may_run_v2(case):
+        return f"{SILENT}; with the V2 model runner the draft reads past the end of its tables, or is lifted (0.27 on)"
     return SILENT
 
 
 def _lifts_itself(case: Case, method: str) -> bool:
-    """Whether vLLM raises the limit to the model's."""
+    """Whether vLLM goes on with the draft past its limit.
+
+    From 0.27 on it makes the draft's table as long as the model, but the V1 model runner still stops at the limit.
+    """
+    if not _runs_v2(case):
+        return False
     if case.vllm(">=0.33"):
         return method != "draft_model" and case.draft.ropes <= CACHE_ONLY
-    return case.vllm(">=0.27") and method in ("eagle", "eagle3")
+    return method in ("eagle", "eagle3")
+
+
+def _runs_v2(case: Case) -> bool:
+    """Whether the V2 model runner serves; before 0.30 that depends on the model's architecture."""
+    return case.vllm(">=0.30") and _may_run_v2(case)
+
+
+def _may_run_v2(case: Case) -> bool:
+    return case.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0"
 
 
 RULES = (
     Rule("draft-given", "vLLM stops without it", draft_given),
-    Rule("draft-limit", f"before 0.27 vLLM zeroes all drafts of a batch past the draft's {LIMIT}", draft_limit),
+    Rule("draft-limit", f"the V1 model runner zeroes all drafts of a batch past the draft's {LIMIT}", draft_limit),
     Rule("draft-length", "vLLM skips the draft beyond it; it is meant for tests of just that", draft_length),
     Rule("moving-draft", "a hub repository changes under its name", draft_moves),
     Rule("fetched-draft", "the changed config belongs to one commit", draft_fetched),

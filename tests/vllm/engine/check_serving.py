@@ -21,8 +21,7 @@ LIFT = {"max_position_embeddings": LENGTH}
 LOOKUP = {"method": "ngram", "num_speculative_tokens": TOKENS,
           "options": {"prompt_lookup_max": 4, "prompt_lookup_min": 2}}  # fmt: skip
 
-SILENT = "draft: a short EAGLE-3 draft is silent beyond its limit"
-LIFTED = "draft: vLLM itself lifts a short EAGLE-3 draft"
+SILENT = "draft: with the V1 runner a short EAGLE-3 draft is silent beyond its limit"
 WHOLE = "draft: one long request silences drafting for its batch"
 OVERRIDDEN = "draft: an override lifts its limit"
 
@@ -31,7 +30,8 @@ def boot(verdict: dict[str, Any]) -> BootFacts:
     return BootFacts.from_dict(verdict["boot"])
 
 
-def lifts_drafts_itself(served: Served) -> bool:
+def makes_the_table_longer(served: Served) -> bool:
+    """Whether vLLM says that it lifts the draft: its table it does, and the V1 model runner stops all the same."""
     return Version(served.found.version) >= Version("0.27")
 
 
@@ -71,10 +71,10 @@ def test_prompt_lookup_is_accepted_where_the_answer_stands_in_the_prompt(served:
     served.note("draft: ngram is accepted", f"{found.accepted:.2f} of {TOKENS} accepted")
 
 
-def test_a_draft_ends_at_its_own_limit_where_vllm_does_not_lift_it(served: Served) -> None:
+def test_a_draft_ends_at_its_own_limit(served: Served) -> None:
     served.write("short", eagle3({"path": DRAFT}))
     told = served.site.run("profiles", "lint", "short")
-    assert ("draft-limit" in told.out) == (not lifts_drafts_itself(served)), str(told)
+    assert "draft-limit" in told.out, str(told)
     served.switch("short")
     facts = boot(served.proven("short"))
     below, beyond = served.below("short"), served.beyond("short")
@@ -83,39 +83,21 @@ def test_a_draft_ends_at_its_own_limit_where_vllm_does_not_lift_it(served: Serve
     assert below.accepted is not None
     assert below.accepted > 0.5
     served.note("draft: EAGLE-3 is accepted below its limit", f"{below.accepted:.2f} of {TOKENS}")
-    assert beyond.accepted is not None
-    if lifts_drafts_itself(served):
-        assert beyond.accepted > 0.5
-        assert facts.draft_position_limit == LENGTH
-        served.note(LIFTED, f"{beyond.accepted:.2f} of {TOKENS} accepted past {DRAFT_LIMIT} tokens")
-        served.note(SILENT, outcome="absent")
-    else:
-        assert beyond.accepted == 0
-        assert facts.draft_position_limit is None
-        served.note(SILENT, f"0 of {TOKENS} accepted past {DRAFT_LIMIT} tokens")
-        served.note(LIFTED, outcome="absent")
+    assert beyond.accepted == 0
+    assert facts.draft_position_limit == (LENGTH if makes_the_table_longer(served) else None)
+    served.note(SILENT, f"0 of {TOKENS} accepted past {DRAFT_LIMIT} tokens")
 
 
 def test_one_long_request_silences_drafting_for_its_whole_batch(served: Served) -> None:
     with served.beside_a_long_one("short"):
         found = served.below("short")
     assert found.right
-    assert found.accepted is not None
-    if lifts_drafts_itself(served):
-        assert found.accepted > 0.5
-        served.note(WHOLE, outcome="absent")
-    else:
-        assert found.accepted == 0
-        served.note(WHOLE, f"0 of {TOKENS} accepted of a short one while a long one ran")
+    assert found.accepted == 0
+    served.note(WHOLE, f"0 of {TOKENS} accepted of a short one while a long one ran")
 
 
 @pytest.mark.parametrize("kind", ["directory", "hub snapshot"])
 def test_an_override_lifts_the_limit_and_leaves_the_file_as_it_is(served: Served, kind: str) -> None:
-    if lifts_drafts_itself(served):
-        told = _lint_of_override(served)
-        assert "lifts the draft's limit itself" in told
-        served.note(f"{OVERRIDDEN}: a {kind}", "needless, and lint says so", outcome="absent")
-        return
     name = f"lifted-{kind.split()[0]}"
     draft = {"path": DRAFT} if kind == "directory" else {"hub": HUB}
     served.write(name, eagle3({**draft, "overrides": LIFT}))
@@ -132,11 +114,6 @@ def test_an_override_lifts_the_limit_and_leaves_the_file_as_it_is(served: Served
     assert files(served) == before
     note = f"{below.accepted:.2f} of {TOKENS} below {DRAFT_LIMIT} tokens, {beyond.accepted:.2f} beyond"
     served.note(f"{OVERRIDDEN}: a {kind}", note)
-
-
-def _lint_of_override(served: Served) -> str:
-    served.write("needless", eagle3({"path": DRAFT, "overrides": LIFT}))
-    return served.site.run("profiles", "lint", "needless").out
 
 
 def files(served: Served) -> dict[str, str]:
@@ -164,6 +141,5 @@ def test_an_fp8_cache_holds_twice_as_much_and_answers_alike(served: Served) -> N
 
 def test_the_way_back_is_proven_too(served: Served) -> None:
     served.site.run("rollback", "--yes", timeout=1500).exits(0)
-    left = "short" if lifts_drafts_itself(served) else "lifted-hub"
-    served.proven(left)
+    served.proven("lifted-hub")
     served.note("engine: rolled back to what served before, and proven again")
