@@ -130,10 +130,8 @@ def test_a_mount_changes_one_file_below_the_images_packages(name):
 def test_a_lifted_draft_reaches_as_far_as_its_model(name):
     one = profile(name)
     if one.speculative and one.speculative.draft:
-        lifts_itself = within(one.image.vllm, ">=0.27")
-        assert one.speculative.draft.overrides == (
-            {} if lifts_itself else {"max_position_embeddings": one.engine.max_model_len}
-        )
+        # also where vLLM may lift it: which model runner serves is not the profile's to know
+        assert one.speculative.draft.overrides == {"max_position_embeddings": one.engine.max_model_len}
 
 
 def test_nothing_shipped_asks_for_more_than_a_card():

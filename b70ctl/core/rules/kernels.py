@@ -82,7 +82,7 @@ def kernels_unproven(case: Case) -> Iterable[Remark]:
     kernels, accepted = case.kernels, case.env.get(ACCEPT)
     if not case.ours or kernels is None or kernels.accepts(case.version, accepted):
         return
-    known = f"{kernels.proven[0]} to {kernels.proven[-1]}, the releases alone" if kernels.proven else "none"
+    known = ", ".join(kernels.proven) or "none"
     other = f"; `{ACCEPT}` accepts {accepted}" if accepted else ""
     yield error(
         "kernels",
