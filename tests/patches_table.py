@@ -33,11 +33,18 @@ def _rows(patch: Patch) -> list[tuple[str, str]]:
         *(("harmful", _span(span)) for span in patch.harmful),
         ("how", f"{kind} ({patch.status})" + "".join(f": {pin}" for pin in pins)),
         ("changes", ", ".join(f"`{file}`" for file in sorted(patch.files))),
+        *_markers(patch),
         *([("brings", ", ".join(f"`{name}={value}`" for name, value in patch.env.items()))] if patch.env else []),
         *([("after", ", ".join(f"`{name}`" for name in patch.after))] if patch.after else []),
         *([("never with", ", ".join(f"`{name}`" for name in patch.excludes))] if patch.excludes else []),
         ("source", patch.source),
     ]
+
+
+def _markers(patch: Patch) -> list[tuple[str, str]]:
+    if patch.scripts and not patch.markers:
+        return [("marker", "none is known: that the script has edited anything is not provable after the start")]
+    return [("marker", ", ".join(f"`{marker.text}`" for marker in patch.markers))] if patch.markers else []
 
 
 def _span(span: Span) -> str:

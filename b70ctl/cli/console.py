@@ -19,7 +19,7 @@ from b70ctl.core.printable import printable
 from b70ctl.core.progress import Booting, Emptying, Event, Lost, Note, Probed, StepBegun, StepDone, StepFailed
 from b70ctl.errors import B70Error, MachineError, UsageError
 
-MARKS = {True: "ok", False: "FAILED", None: "not asked"}
+MARKS = {True: "ok", False: "FAILED", None: "unproven"}
 HEARTBEAT = 15.0
 """Seconds between two lines that say that a boot goes on, where no line can be rewritten."""
 

@@ -108,7 +108,7 @@ def boot_lines(store: Store, release: Release) -> list[str]:
     other = newest_proven(release.profile, kept, {name: store.verdict(name) for name in kept}, before=release.number)
     earlier = store.verdict(other.id) if other else None
     changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
-    files = [str(each["detail"]) for each in verdict.findings if each["probe"] == FILES and each["passed"]]
+    files = [str(each["detail"]) for each in verdict.findings if each["probe"] == FILES and each["passed"] is not False]
     return [*_boot_line(boot), *files, *(f"since the last {release.profile}: {line}" for line in changed)]
 
 

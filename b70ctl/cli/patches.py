@@ -117,7 +117,7 @@ def accept(here: Here, base: str, image: str | None) -> None:
     """
     from b70ctl.edge.files import now
     from b70ctl.edge.lock import locked
-    from b70ctl.edge.sitelock import read_lock, write_lock
+    from b70ctl.edge.sitelock import write_lock
 
     root = here.site_root
     name, _, digest = base.partition(":")
@@ -130,7 +130,7 @@ def accept(here: Here, base: str, image: str | None) -> None:
     facts, file = _holder(here, name, patch, digest, image)
     lines = _fits(here, name, patch, facts, file, digest)
     with locked(here.store.lock_file, f"site {root}", f"patches accept {name}", now()):
-        lock = read_lock(root)
+        lock = _lock(here)
         known = lock.patches.get(name, [])
         write_lock(root, lock.model_copy(update={"patches": lock.patches | {name: sorted({*known, digest})}}))
     where = f"its anchor{'' if len(lines) == 1 else 's'} at line {', '.join(map(str, lines))}"

@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a probe found; `passed` is None when it was not asked."""
+    """What a probe found; `passed` is None when it was not asked, or nothing could be known."""
 
     probe: str
     passed: bool | None

@@ -21,7 +21,7 @@ class Seen(Value):
     sha256: str | None = None
     """None where it cannot be read."""
     imports: dict[str, str | None] = {}
-    """Way → the file that an import would load; empty for a file that is no module."""
+    """Way → the file that an import would load; empty for a file that no import could name."""
     stale: str | None = None
     """Bytecode that Python would load instead, compiled from another text."""
     missing: tuple[str, ...] = ()
@@ -34,7 +34,10 @@ def question(changed: Sequence[Changed]) -> list[dict[str, object]]:
 
 
 def judged(changed: Sequence[Changed], digests: Mapping[str, str], seen: Sequence[Seen]) -> Finding:
-    """The finding for a release's record; `digests` are the hashes of the release's own files, by their path in it."""
+    """The finding for a release's record; `digests` are the hashes of the release's own files, by their path in it.
+
+    It is neither passed nor failed where a script names no marker: whether it has edited its file cannot be known.
+    """
     answers = {each.file: each for each in seen}
     faults = [fault for each in changed for fault in _faults(each, digests, answers.get(each.file))]
     if faults:
@@ -42,19 +45,27 @@ def judged(changed: Sequence[Changed], digests: Mapping[str, str], seen: Sequenc
         return Finding(probe=PROBE, passed=False, detail=f"{faults[0]}{more}")
     names = ", ".join(dict.fromkeys(each.patch for each in changed))
     files = "1 file is the one" if len(changed) == 1 else f"{len(changed)} files are the ones"
-    return Finding(probe=PROBE, passed=True, detail=f"{files} that Python imports: {names}")
+    detail = f"{files} that Python imports: {names}"
+    if unknown := [each for each in changed if not (each.to or each.markers)]:
+        edits = ", ".join(f"whether patch `{each.patch}` has edited {each.file}" for each in unknown)
+        return Finding(probe=PROBE, passed=None, detail=f"{detail}; not provable: {edits}, for which it has no marker")
+    return Finding(probe=PROBE, passed=True, detail=detail)
+
+
+def is_module(file: str) -> bool:
+    """Whether an import can name the file, by its path below site-packages."""
+    parts = file.removesuffix(".py").split("/")
+    return file.endswith(".py") and parts != ["__init__"] and all(part.isidentifier() for part in parts)
 
 
 def _faults(changed: Changed, digests: Mapping[str, str], seen: Seen | None) -> Iterator[str]:
     if seen is None or seen.sha256 is None:
         yield f"{changed.target} of patch `{changed.patch}` cannot be read in the engine's container"
         return
-    for way, found in seen.imports.items():
-        if found != seen.place:
-            yield (f"{WAYS.get(way, way)} imports {found or 'nothing'}, and not {changed.target} "
-                   f"of patch `{changed.patch}`")  # fmt: skip
-    wanted = digests.get(changed.to) if changed.to else seen.sha256
-    if seen.sha256 != wanted:
+    for way, who in WAYS.items() if is_module(changed.file) else ():
+        if (found := seen.imports.get(way)) != seen.place:
+            yield f"{who} imports {found or 'nothing'}, and not {changed.target} of patch `{changed.patch}`"
+    if changed.to and seen.sha256 != (wanted := digests.get(changed.to)):
         yield f"{changed.target} is not the release's file: sha256 {seen.sha256[:12]}…, not {str(wanted)[:12]}…"
     if seen.stale:
         yield f"Python would load {seen.stale}, compiled from another {changed.file}"

@@ -124,6 +124,8 @@ class Patch(Strict):
     def _one_kind(self) -> Patch:
         if sum(map(bool, (self.edits, self.scripts, self.overlays))) != 1:
             raise ValueError("a patch has either `edits`, `scripts` or `overlays`")
+        if self.after and not self.scripts:
+            raise ValueError("`after` is for `scripts` alone: the other kinds bring a whole file each")
         if stray := [marker.file for marker in self.markers if marker.file not in self.files]:
             raise ValueError(f"`markers` names {stray[0]}, which the patch does not change")
         twice = [overlay.file for overlay in self.overlays]

@@ -89,9 +89,10 @@ def _refuse_pair(first: str, one: Patch, second: str, two: Patch) -> None:
     if reason := one.excludes.get(second) or two.excludes.get(first):
         raise Refused(f"patches `{first}` and `{second}` exclude each other: {reason}",
                       hint=f"remove `{first}` or `{second}` from the profile's patches")  # fmt: skip
-    if second in one.after:
+    scripts = bool(one.scripts and two.scripts)
+    if scripts and second in one.after:
         raise Refused(f"patch `{first}` edits a file of `{second}` once more, and comes after it",
                       hint=f"in the profile's patches: {second}, {first}")  # fmt: skip
-    if first not in two.after and (both := sorted(one.files & two.files)):
+    if not (scripts and first in two.after) and (both := sorted(one.files & two.files)):
         raise Refused(f"patches `{first}` and `{second}` both change {both[0]}",
                       hint="one patch.yaml may hold both changes, as edits or as scripts in order")  # fmt: skip

@@ -136,7 +136,7 @@ def orders(kernels: Kernels | None) -> tuple[Order, ...]:
     if kernels is None:
         return ()
     found = [Order(kind="plugin", to="files/plugin", target=FOLDER, name=kernels.name, source=kernels.folder,
-                   texts=_metadata(kernels.version))]  # fmt: skip
+                   texts=metadata(kernels.version))]  # fmt: skip
     if kernels.table:
         found.append(Order(kind="tree", to=f"files/{TABLE}", target=TUNED, name=PACKAGE, source=kernels.table))
     return tuple(found)
@@ -147,7 +147,7 @@ def environment(kernels: Kernels | None) -> dict[str, str]:
     return {TABLE_VARIABLE: TUNED} if kernels and kernels.table else {}
 
 
-def _metadata(version: str) -> dict[str, str]:
+def metadata(version: str) -> dict[str, str]:
     """What makes a folder on Python's path an installed distribution, by path below that folder."""
     folder = f"{PACKAGE}-{version}.dist-info"
     name = PACKAGE.replace("_", "-")

@@ -46,7 +46,7 @@ class Booting:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A probe was answered, or not asked; `passed` is None then."""
+    """A probe was answered, or not asked, or its answer proves nothing; `passed` is None then."""
 
     release: str
     probe: str

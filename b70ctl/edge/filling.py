@@ -123,7 +123,7 @@ def _content(
 def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
     """Raise unless the image's file is the one that the overlay was made from."""
     base = read(order.target)
-    overlay = next(each for each in patch.overlays if order.target.endswith(f"/{each.file}"))
+    overlay = next(each for each in patch.overlays if order.to == f"files/{order.name}/{each.file}")
     if base is None:
         raise Refused(f"patch `{order.name}` replaces {order.target}, which the image does not have")
     if (digest := hashlib.sha256(base).hexdigest()) != overlay.base:

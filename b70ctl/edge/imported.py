@@ -85,7 +85,8 @@ print(json.dumps([look(**each) for each in files]))
 def prove_files(release: Release, world: World) -> tuple[dict[str, Any], ...]:
     """The finding of a release whose patches change files of the image; none where no patch does.
 
-    Raises EngineError when Python imports another file than the release's, or a script has left its marker nowhere.
+    Raises EngineError when Python imports another file than the release's, or a script has left its marker nowhere; a
+    script that names no marker is told of in the finding, and stops nothing.
     """
     changed = release.deployment.changed
     if not changed:
@@ -105,7 +106,7 @@ def prove_files(release: Release, world: World) -> tuple[dict[str, Any], ...]:
     finding = imported.judged(changed, _digests(release, world), seen)
     world.tell(Probed(release.id, finding.probe, finding.passed, finding.detail))
     found = (asdict(finding),)
-    if not finding.passed:
+    if finding.passed is False:
         world.findings[release.id] = found
         raise EngineError(f"the engine was not proven: {finding.probe}: {finding.detail}")
     return found

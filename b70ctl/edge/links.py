@@ -16,10 +16,11 @@ def lost(file: Path, mounts: Iterable[Mount]) -> Path | None:
     """The first link to `file` that leads nowhere inside the container; None where the container sees the file.
 
     An absolute link means the same path in there, and one that climbs out of its mount another one: both are lost
-    unless something is mounted where they lead.
+    unless something is mounted where they lead. The file is seen through the deepest mount that holds it.
     """
     everywhere = list(mounts)
-    mount = next((each for each in everywhere if file.is_relative_to(each.source)), None)
+    holding = [each for each in everywhere if file.is_relative_to(each.source)]
+    mount = max(holding, key=lambda each: len(Path(each.source).parts), default=None)
     if mount is None:
         return None
     here, left = Path(mount.source), list(file.relative_to(mount.source).parts)

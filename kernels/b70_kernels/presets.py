@@ -42,7 +42,11 @@ PRESETS = {
         Preset("3bit_nc", key_bits=3, value_bits=3),
     )
 }
-"""By name; vLLM's `--kv-cache-dtype` says `turboquant_` before it."""
+"""By name; vLLM's `--kv-cache-dtype` says `PREFIX` before it."""
+
+PREFIX = "turboquant_"
+CACHE_TYPES = tuple(PREFIX + name for name in PRESETS)
+"""The presets as vLLM calls them: types of a cache, not of a tensor."""
 
 HEAD_SIZES = (64, 128, 256)
 PAGE_SIZES = (16, 32, 64)

@@ -12,6 +12,7 @@ import typer
 from b70ctl.cli import app, draining, engine, keeping
 from b70ctl.cli.console import console
 from b70ctl.cli.here import Here
+from b70ctl.cli.past import boot_lines
 from b70ctl.core.compose import LABEL
 from b70ctl.edge import places
 from b70ctl.errors import B70Error, EngineError, Refused
@@ -171,3 +172,11 @@ def test_a_restore_of_what_is_not_drained_tells_a_program_what_serves(site, here
     told = json.loads(capsys.readouterr().out)
     assert (told["event"], told["release"]) == ("serving", OLD.id)
     assert site.store.ops() == []
+
+
+@pytest.mark.parametrize(("passed", "shown"), [(True, True), (None, True), (False, False)])
+def test_what_is_known_of_changed_files_is_told_with_the_boot_and_so_is_what_is_not(site, passed, shown):
+    finding = {"probe": "files", "passed": passed, "detail": "not provable: a file"}
+    verdict = a_verdict().model_copy(update={"boot": {"kv_tokens": 1000}, "findings": (finding,)})
+    site.store.save_verdict(OLD.id, verdict)
+    assert boot_lines(site.store, OLD) == ["KV cache 1,000 tokens", *([finding["detail"]] if shown else [])]

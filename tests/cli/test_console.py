@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from b70ctl.cli.console import Console
+from b70ctl.core.progress import Probed
 from b70ctl.errors import UsageError
 
 TITLE = "\x1b]0;gone\x07"
@@ -54,3 +55,8 @@ def test_data_that_is_looked_at_is_the_same_data(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
     Console().data({"text": "\x9b2J\u202e"})
     assert sys.stdout.getvalue() == '{"text": "\\u009b2J\\u202e"}\n'
+
+
+def test_what_could_not_be_known_is_told_neither_as_well_nor_as_not_asked(capsys):
+    Console().tell(Probed("0001", "files", None, "not provable: a file"))
+    assert capsys.readouterr().err.split(maxsplit=2) == ["files", "unproven", "not provable: a file\n"]

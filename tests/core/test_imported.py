@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b70ctl.core.deployment import Changed
-from b70ctl.core.imported import Seen, judged, question
+from b70ctl.core.imported import Seen, is_module, judged, question
 
 PLACE = "/sp/vllm/a.py"
 SHA = "a" * 64
@@ -33,6 +33,8 @@ def test_a_file_that_is_imported_and_is_the_releases_is_proven():
     [
         ({"imports": BOTH | {"serve": "/w/vllm/a.py"}}, f"the engine imports /w/vllm/a.py, and not {PLACE}"),
         ({"imports": BOTH | {"module": None}}, "`python -m`.* imports nothing, and not"),
+        ({"imports": {"serve": PLACE}}, "`python -m`.* imports nothing, and not"),
+        ({"imports": {}}, f"the engine imports nothing, and not {PLACE}"),
         ({"sha256": "b" * 64}, f"{PLACE} is not the release's file: sha256 bbbbbbbbbbbb…, not aaaaaaaaaaaa…"),
         ({"sha256": None}, "cannot be read"),
         ({"stale": "/sp/vllm/__pycache__/a.pyc"}, "would load /sp/vllm/__pycache__/a.pyc, compiled from another"),
@@ -55,8 +57,34 @@ def test_a_file_that_a_script_edits_may_hold_anything_but_lack_no_marker():
     assert judged([EDITED], {}, [seen(sha256="c" * 64, missing=["MARK"])]).passed is False
 
 
-def test_a_file_that_is_no_module_is_proven_by_what_it_holds():
-    assert judged([FILE], DIGESTS, [seen(imports={})]).passed is True
+def test_what_a_script_without_a_marker_has_edited_is_told_as_not_provable_and_stops_nothing():
+    bare = EDITED.model_copy(update={"markers": (), "patch": "bare", "file": "vllm/b.py"})
+    found = judged([FILE, bare], DIGESTS, [seen(), seen(file="vllm/b.py", sha256="c" * 64)])
+    assert found.passed is None
+    assert found.detail == (
+        "2 files are the ones that Python imports: one, bare; not provable: whether patch `bare` has edited vllm/b.py, "
+        "for which it has no marker"
+    )
+
+
+@pytest.mark.parametrize("changes", [{"sha256": None}, {"imports": {}}, {"stale": "/sp/vllm/__pycache__/a.pyc"}])
+def test_a_script_without_a_marker_is_still_refused_a_file_that_python_does_not_import(changes):
+    assert judged([EDITED.model_copy(update={"markers": ()})], {}, [seen(**changes)]).passed is False
+
+
+@pytest.mark.parametrize("file", ["vllm/tables/B70-8.json", "vllm/not-a-module.py"])
+def test_a_file_that_is_no_module_is_proven_by_what_it_holds(file):
+    plain = FILE.model_copy(update={"file": file})
+    assert judged([plain], DIGESTS, [seen(file=file, imports={})]).passed is True
+    assert judged([plain], DIGESTS, [seen(file=file, imports={}, sha256="b" * 64)]).passed is False
+
+
+@given(st.lists(st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True), min_size=1))
+def test_a_module_is_python_whose_folders_can_be_named_in_an_import(parts):
+    path = "/".join(parts)
+    assert is_module(f"{path}.py") is (parts != ["__init__"])
+    assert not is_module(f"{path}.json")
+    assert not is_module(f"{path}/not-one.py")
 
 
 def test_one_of_several_that_fails_fails_all():

@@ -151,6 +151,12 @@ def test_a_patch_that_cannot_be_meant_is_no_patch(changes):
         a_patch(**changes)
 
 
+@pytest.mark.parametrize("kind", [{}, {"edits": None, "overlays": [OVERLAY]}])
+def test_only_scripts_come_after_others(kind):
+    with pytest.raises(ValidationError, match="`after` is for `scripts` alone"):
+        a_patch(**kind, after=["one"])
+
+
 @pytest.mark.parametrize("changes", [{"versions": "newer"}, {"harmful": [{"versions": "x", "reason": "y"}]}])
 def test_a_range_that_is_none_is_found_when_the_patch_is_read(changes):
     with pytest.raises(ValidationError, match=r"versions"):

@@ -45,6 +45,14 @@ def test_scripts_that_say_so_may_share_a_file_in_their_order_and_in_no_other():
     assert refused.value.hint == "in the profile's patches: one, two"
 
 
+@pytest.mark.parametrize("other", ["edits", "overlay"])
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_a_script_cannot_come_after_what_brings_the_whole_file(other, order):
+    patches = {"one": CHANGING[other], "two": script("two", FILE, after=["one"])}
+    with pytest.raises(Refused, match=f"both change {FILE}"):
+        with_patches({name: patches[name] for name in order})
+
+
 def test_what_comes_after_a_patch_may_also_stand_alone():
     assert with_patches({"two": script("two", FILE, after=["one"])}).files
 

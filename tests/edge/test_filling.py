@@ -129,6 +129,13 @@ def test_an_overlay_that_is_older_than_the_image_is_refused_with_the_new_base(tm
     assert hashlib.sha256(newer).hexdigest() in str(refused.value.hint)
 
 
+def test_an_overlay_is_held_against_its_own_base_and_not_one_of_a_file_whose_name_ends_alike(tmp_path):
+    (tmp_path / "mine.py").write_bytes(b"MINE")
+    overlays = [{"file": "a.py", "source": "other.py", "base": "0" * 64}, *OVERLAY["o"].model_dump()["overlays"]]
+    patches = {"o": a_patch(edits=None, overlays=overlays)}
+    assert content(overlaid(tmp_path / "mine.py"), patches, lambda _: BASE) == b"MINE"
+
+
 def test_an_overlay_of_what_the_image_does_not_have_is_refused(tmp_path):
     (tmp_path / "mine.py").write_bytes(b"MINE")
     with pytest.raises(Refused, match="does not have"):

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from b70ctl.core.imported import is_module
 from b70ctl.edge.imported import LOOK
 
 pytestmark = pytest.mark.process
@@ -80,6 +81,13 @@ def test_what_is_no_module_is_read_and_not_looked_for(installed, tmp_path, file)
     (installed / file).write_text("OLD NEW")
     found = asked(installed, cwd=tmp_path, file=file)
     assert (found["imports"], found["missing"]) == ({}, [])
+
+
+@pytest.mark.parametrize("file", [FILE, "vllm/__init__.py", "__init__.py", "vllm/a.json", "vllm/a.b.py", "a-b/c.py"])
+def test_what_is_looked_for_is_what_must_be_found(installed, tmp_path, file):
+    (installed / file).parent.mkdir(exist_ok=True)
+    (installed / file).touch()
+    assert bool(asked(installed, cwd=tmp_path, file=file)["imports"]) is is_module(file)
 
 
 def test_a_file_that_is_not_there_is_no_file(installed, tmp_path):

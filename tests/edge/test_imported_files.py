@@ -52,6 +52,19 @@ def test_the_finding_is_kept_and_told(site):
     assert [(each.probe, each.passed) for each in site.told] == [("files", True)]
 
 
+def test_a_script_that_names_no_marker_is_told_of_and_does_not_stop_the_switch(tmp_path):
+    site = a_stub_site(tmp_path)
+    bare = CHANGED.model_copy(update={"to": None})
+    release = a_release(3, "scripted", OLD.deployment.model_copy(update={"changed": (bare,)}))
+    site.keep(release)
+    site.daemon.add(release)
+    answers(site)
+    [found] = prove_files(release, site.world())
+    assert found["passed"] is None
+    assert [each.detail for each in site.told] == [found["detail"]]
+    assert "not provable: whether patch `one` has edited" in found["detail"]
+
+
 @pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"imports": {"serve": "/w/a.py"}}, {"missing": ["M"]}])
 def test_an_engine_that_imports_something_else_is_not_asked_anything_and_fails(site, changes):
     answers(site, **changes)

@@ -52,6 +52,15 @@ def test_a_link_is_not_lost_where_something_is_mounted_that_it_leads_to(models, 
     assert lost(models / "d", [mounted(models), mounted("/elsewhere", other)]) is None
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_mount_inside_another_is_the_one_that_a_link_must_not_climb_out_of(tmp_path, turned):
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "real").touch()
+    (tmp_path / "hf" / "d").symlink_to("../real")
+    mounts = [mounted(tmp_path), mounted(tmp_path / "hf", "/hf")]
+    assert lost(tmp_path / "hf" / "d", mounts[::-1] if turned else mounts) == tmp_path / "hf" / "d"
+
+
 def test_a_hubs_snapshot_is_seen_through_its_links(tmp_path):
     top = tmp_path / "hub" / "models--a--b"
     (top / "blobs").mkdir(parents=True)

@@ -43,6 +43,9 @@ def install(
         def get_path(self) -> str:
             return registered.get(self.name, UPSTREAM)  # type: ignore[attr-defined]
 
+        def clear_override(self) -> None:
+            registered.pop(self.name, None)  # type: ignore[attr-defined]
+
     backends = enum.Enum("AttentionBackendEnum", [(name, name) for name in members], type=Path)  # type: ignore[call-overload]
     _module(monkeypatch, "vllm", __version__=version)
     _module(monkeypatch, "vllm.platforms", current_platform=Platform(platform))

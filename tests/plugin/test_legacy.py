@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from b70_kernels.plugin import legacy
-from b70_kernels.presets import PRESETS
+from b70_kernels.presets import CACHE_TYPES, PRESETS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def routed(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda config: legacy._routed(lambda _cls, _selected, _config: "vllm's own")(object, None, config)
 
 
-@pytest.mark.parametrize("dtype", legacy.DTYPES)
+@pytest.mark.parametrize("dtype", CACHE_TYPES)
 def test_turboquant_is_sent_to_us(routed: Any, dtype: str) -> None:
     assert routed(asked(dtype)) == legacy.BACKEND
 

@@ -18,7 +18,7 @@ from tests.vllm import sdist, table
 from tests.vllm.places import CHECKOUT
 
 TIERS = ("source", "config", "backend")
-BUILT = ("config", "backend")
+IMPORTING = ("config", "backend")
 """Tiers that import vLLM, in an environment that setup.sh makes."""
 NEXT = """
 What stands above was found just now. Before the plugin accepts {version}:
@@ -45,9 +45,9 @@ def main(arguments: list[str]) -> int:
 
 def _holds(tier: str, version: str) -> bool:
     say(f"the {tier} tier, on vLLM {version}")
-    if tier in BUILT and _run("tests/vllm/setup.sh", tier, version=version) != 0:
+    if tier in IMPORTING and _run("tests/vllm/setup.sh", tier, version=version) != 0:
         return False
-    named = [version] if tier not in BUILT else []
+    named = [version] if tier not in IMPORTING else []
     return _run(sys.executable, "-m", f"tests.vllm.{tier}", *named, version=version) == 0
 
 

@@ -15,8 +15,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from b70ctl.core import plugin as core
+from b70ctl.edge.plugin import contents, described
 from tests.rig.talk import give
-from tests.vllm.places import CHECKOUT, cache_dir
+from tests.vllm.places import cache_dir
 from tests.vllm.sdist import sources
 
 BUILT = "0.32.0"
@@ -25,7 +27,8 @@ CHOSEN = tuple(os.environ.get("B70CTL_VLLM_VERSIONS", "").split())
 """Releases to try in the place of these; `make prove-vllm` names one."""
 CONFIG = CHOSEN or ("0.19.0", "0.20.2", "0.21.0", "0.22.1", "0.23.0", "0.26.0", "0.30.0", "0.32.0", "0.33.0")
 BACKEND = CHOSEN or ("0.19.0", "0.21.0", "0.23.0", "0.26.0", "0.28.0", "0.30.0", "0.33.0")
-ENGINE = CHOSEN or ("0.26.0", "0.32.0")
+SERVED = ("0.26.0", BUILT)
+ENGINE = CHOSEN or SERVED
 """Builds of them serve: the last that does not lift a draft's limit, and the newest that there is."""
 TIERS = {"config": CONFIG, "backend": BACKEND}
 """Tiers that import sources of releases."""
@@ -73,19 +76,17 @@ def _described(version: str) -> Path:
     return folder
 
 
-def plugin_folder() -> Path:
-    """A folder as a release mounts it: the package, and the metadata that vLLM finds it by."""
-    folder = cache_dir() / "plugin"
-    described = folder / "b70_kernels-0.1.0.dist-info"
-    described.mkdir(parents=True, exist_ok=True)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: b70-kernels\nVersion: 0.1.0\n")
-    (described / "entry_points.txt").write_text("[vllm.general_plugins]\nb70_kernels = b70_kernels.plugin:register\n")
-    package = folder / "b70_kernels"
-    if package.is_symlink():
-        package.unlink()
-    # a copy: what builds the source distribution follows links below the checkout, and takes each folder once
-    kernels = CHECKOUT / "kernels" / "b70_kernels"
-    shutil.copytree(kernels, package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+def plugin_folder(folder: Path | None = None) -> Path:
+    """What a release carries to vLLM: the package, and the metadata that it is found by; nothing of an older one."""
+    folder = folder or cache_dir() / "plugin"
+    [order] = core.orders(described(None))
+    wanted = {folder / Path(name).relative_to(order.to): content for name, content in contents(order, None).items()}
+    there = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    if there != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        for path, content in wanted.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     return folder
 
 

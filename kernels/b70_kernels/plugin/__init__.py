@@ -12,9 +12,9 @@ What was done is said in one line a process, which b70ctl looks for:
 
 The process tells its id itself: not every one of vLLM's has its name in front of its lines yet.
 
-A refusal is that line and nothing else: vLLM goes on as if the plugin were not there. It is not raised, because vLLM
-guards the import of a plugin but not its call, in no release from 0.19 to 0.33: an exception here would end vLLM, the
-API server while it still builds its argument parser.
+A refusal is that line and nothing else: what was changed by then is put back, and vLLM goes on as if the plugin were
+not there. It is not raised, because vLLM guards the import of a plugin but not its call, in no release from 0.19 to
+0.33: an exception here would end vLLM, the API server while it still builds its argument parser.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ import time
 
 from b70_kernels import __version__
 
-from .anchors import Refused, anchor
+from .anchors import REGISTRY, Refused, anchor, put_behind
 from .copies import PACKAGE, copies
 from .proven import ACCEPT, is_accepted, is_legacy
 
 BACKEND = "b70_kernels.plugin.backend.B70TurboQuantBackend"
 """By name: whoever serves without TurboQuant never imports it."""
 SWITCH = "B70_KERNELS"
-REGISTRY = "vllm.v1.attention.backends.registry"
 
 _said: list[str] = []
 _log = logging.getLogger("vllm.b70_kernels")
@@ -84,10 +83,8 @@ def _taken_over() -> str:
         from . import legacy
 
         return f"vLLM {version}, {legacy.teach()}"
-    name = "TURBOQUANT"
-    member = anchor(REGISTRY, f"AttentionBackendEnum.{name}")
-    anchor(REGISTRY, "register_backend")(member, BACKEND)
-    return f"vLLM {version}, {name} is {member.get_path()}"
+    member = anchor(REGISTRY, "AttentionBackendEnum.TURBOQUANT")
+    return f"vLLM {version}, {put_behind(member, BACKEND)}"
 
 
 def _refuse_two_copies() -> None:

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from vllm.v1.attention.backend import AttentionBackend, AttentionType
 
-from b70_kernels.presets import HEAD_SIZES, PAGE_SIZES, PRESETS
+from b70_kernels.presets import CACHE_TYPES, HEAD_SIZES, PAGE_SIZES
 
 from .backend_impl import B70TurboQuantImpl
-from .backend_limits import DTYPES, PREFIX, preset_of
+from .backend_limits import DTYPES, preset_of
 from .backend_metadata import B70MetadataBuilder
 from .backend_versions import HEADS_FIRST, WINDOWED_PAGES, release
 
@@ -26,7 +26,7 @@ class B70TurboQuantBackend(AttentionBackend):  # type: ignore[misc]
     accept_output_buffer: bool = True
     forward_includes_kv_cache_update: bool = False
     supported_dtypes: ClassVar[list[torch.dtype]] = list(DTYPES)
-    supported_kv_cache_dtypes: ClassVar[list[Any]] = [PREFIX + name for name in PRESETS]
+    supported_kv_cache_dtypes: ClassVar[list[Any]] = list(CACHE_TYPES)
 
     @staticmethod
     def get_name() -> str:

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from b70_kernels.presets import HEAD_SIZES, PRESETS, Preset
+from b70_kernels.presets import HEAD_SIZES, PREFIX, PRESETS, Preset
 
 from .backend_versions import WINDOWED_PAGES, release
 
-PREFIX = "turboquant_"
 DTYPES = (torch.float16, torch.bfloat16)
 UNDO = "serve this model with another --kv-cache-dtype"
 

@@ -47,17 +47,14 @@ class Step:
 
 @dataclass
 class B70Metadata(AttentionMetadata):  # type: ignore[misc]
-    """One step's batch. Lengths and starts are the runner's own tensors on the device, never a copy of the host's."""
+    """One step's batch: what the layers read, as vLLM reads nothing of another's metadata (looked up up to 0.33).
+
+    Lengths and starts are the runner's own tensors on the device, never a copy of the host's.
+    """
 
     seq_lens: torch.Tensor
     block_table: torch.Tensor
-    query_start_loc: torch.Tensor
-    slot_mapping: torch.Tensor
     num_actual_tokens: int
-    max_query_len: int
-    max_seq_len: int
-    num_decodes: int
-    num_decode_tokens: int
     steps: tuple[Step, ...]
 
 
@@ -73,19 +70,30 @@ class B70MetadataBuilder(AttentionMetadataBuilder[B70Metadata]):  # type: ignore
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         check_engine(vllm_config)
+        self._set_threshold()
+        self.room = room_for(vllm_config, kv_cache_spec.head_size)
+
+    def _set_threshold(self) -> None:
+        """The longest request that decodes: vLLM's own count, as far as the kernel goes."""
         self._init_reorder_batch_threshold(1, supports_spec_as_decode=True)
         self.reorder_batch_threshold: int = decode_length(self.reorder_batch_threshold)
-        self.room = room_for(vllm_config, kv_cache_spec.head_size)
 
     @classmethod
     def get_varlen_cudagraph_max_query_len(cls, vllm_config: Any, kv_cache_spec: Any) -> int | None:  # noqa: ARG003
-        """A captured graph takes any lengths up to this: they are read on the device (0.31 and later ask)."""
-        return LONGEST
+        """The longest request that decodes, and so the most that any graph is captured for (0.31 and later ask).
+
+        A graph that was captured with a `max_query_len` up to this takes requests of any lengths up to that: they are
+        read on the device.
+        """
+        asked = cls.__new__(cls)
+        asked.vllm_config = vllm_config
+        asked._set_threshold()
+        return asked.reorder_batch_threshold
 
     def build_for_cudagraph_capture(self, common_attn_metadata: CommonAttentionMetadata) -> B70Metadata:
         """As `build`, with lengths that make the capture short; a replay finds others in the same tensor."""
         built = self.build(0, common_attn_metadata)
-        built.seq_lens.fill_(max(1, built.max_query_len))
+        built.seq_lens.fill_(max(1, common_attn_metadata.max_query_len))
         return built
 
     def build(
@@ -101,10 +109,8 @@ class B70MetadataBuilder(AttentionMetadataBuilder[B70Metadata]):  # type: ignore
             longest = min(max(1, batch.max_query_len), self.reorder_batch_threshold)
             parts.insert(0, Part(Kind.FUSED, 0, decodes, 0, positions, longest, batch.max_seq_len, 0))
         return B70Metadata(
-            seq_lens=batch.seq_lens, block_table=batch.block_table_tensor, query_start_loc=batch.query_start_loc,
-            slot_mapping=batch.slot_mapping, num_actual_tokens=batch.num_actual_tokens,
-            max_query_len=batch.max_query_len, max_seq_len=batch.max_seq_len, num_decodes=decodes,
-            num_decode_tokens=positions, steps=tuple(step_of(part, batch) for part in parts),
+            seq_lens=batch.seq_lens, block_table=batch.block_table_tensor, num_actual_tokens=batch.num_actual_tokens,
+            steps=tuple(step_of(part, batch) for part in parts),
         )  # fmt: skip
 
     def _prompts(self, batch: CommonAttentionMetadata, decodes: int) -> list[Part]:

@@ -6,7 +6,8 @@
 - the platforms that these kernels are for send such layers to our backend, under the name that vLLM keeps for others'
 - such a layer asks for the bytes that it needs (legacy_spec.py), and the cache's manager knows what it asks for
 
-Every name is looked up before anything is changed, so that a refusal leaves vLLM as it was.
+Every name is looked up before anything is changed, each change is taken back when a later one fails, and the backend is
+registered last, so that a refusal leaves vLLM as it was.
 """
 
 from __future__ import annotations
@@ -15,45 +16,45 @@ import dataclasses
 import functools
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from b70_kernels.presets import PRESETS
+from b70_kernels.presets import CACHE_TYPES, PREFIX
 
-from .anchors import Refused, anchor
+from .anchors import REGISTRY, Refused, anchor, put_behind
 
-PREFIX = "turboquant_"
-DTYPES = tuple(PREFIX + name for name in PRESETS)
 BACKEND = "b70_kernels.plugin.legacy_backend.B70LegacyBackend"
-REGISTRY = "vllm.v1.attention.backends.registry"
 ARGUMENTS = "vllm.engine.arg_utils"
 BOUNDARY = 2
 """Layers at either end that stay in the model's own type."""
 
 
 def teach() -> str:
-    """Do all of it, once a process, and say who serves TurboQuant now."""
+    """Do all of it, once a process, and say who serves TurboQuant now; what raises has changed nothing."""
     cache_config = anchor("vllm.config.cache", "CacheConfig")
     literal = anchor("vllm.config.cache", "CacheDType")
     outer = anchor("vllm.config", "VllmConfig")
     widths = anchor("vllm.utils.torch_utils", "STR_DTYPE_TO_TORCH_DTYPE")
     parsing = _parsing()
     custom = anchor(REGISTRY, "AttentionBackendEnum.CUSTOM")
-    registered = anchor(REGISTRY, "register_backend")
     platform = _routing_class(type(anchor("vllm.platforms", "current_platform")))
     field = next((each for each in dataclasses.fields(cache_config) if each.name == "cache_dtype"), None)
     if field is None:
         raise Refused("this vLLM's CacheConfig has no cache_dtype")
 
-    registered(custom, BACKEND)
-    _add_torch_dtypes(widths)
-    platform.get_attn_backend_cls = classmethod(_routed(platform.__dict__["get_attn_backend_cls"].__func__))
-    _widen(literal, field, cache_config, outer)
-    if parsing:
-        arguments, forget = parsing
-        arguments.create_engine_config = _guarded(arguments.create_engine_config)
-        forget()
-    return f"{custom.name} is {custom.get_path()}"
+    with ExitStack() as undo:
+        _widen(undo, literal, field, cache_config, outer)
+        _add_torch_dtypes(undo, widths)
+        routed = classmethod(_routed(vars(platform)["get_attn_backend_cls"].__func__))
+        _replace(undo, platform, "get_attn_backend_cls", routed)
+        if parsing:
+            arguments, forget = parsing
+            _replace(undo, arguments, "create_engine_config", _guarded(arguments.create_engine_config))
+            forget()
+        said = put_behind(custom, BACKEND)
+        undo.pop_all()
+    return said
 
 
 def _parsing() -> tuple[Any, Callable[[], None]] | None:
@@ -75,25 +76,47 @@ def _routing_class(platform: type) -> Any:
     raise Refused(f"this vLLM's {platform.__name__} has no get_attn_backend_cls")
 
 
-def _add_torch_dtypes(table: dict[str, Any]) -> None:
+def _replace(undo: ExitStack, owner: Any, name: str, value: object) -> None:
+    """Another value for what a class or module has itself."""
+    undo.callback(setattr, owner, name, vars(owner)[name])
+    setattr(owner, name, value)
+
+
+def _add_torch_dtypes(undo: ExitStack, table: dict[str, Any]) -> None:
     import torch
 
-    for name in DTYPES:
-        table.setdefault(name, torch.uint8)
+    for name in CACHE_TYPES:
+        if name not in table:
+            undo.callback(table.pop, name)
+            table[name] = torch.uint8
 
 
-def _widen(literal: Any, field: Any, cache_config: Any, outer: Any) -> None:
+def _widen(undo: ExitStack, literal: Any, field: Any, cache_config: Any, outer: Any) -> None:
     """One more literal wherever the old one was taken over, and the schemas that were built from it built again."""
     from pydantic.dataclasses import rebuild_dataclass
 
-    wider = typing.Literal[(*typing.get_args(literal), *DTYPES)]  # type: ignore[valid-type]
+    wider = typing.Literal[(*typing.get_args(literal), *CACHE_TYPES)]  # type: ignore[valid-type]
     for name, module in tuple(sys.modules.items()):
         if name.startswith("vllm.") and getattr(module, "CacheDType", None) is literal:
-            module.CacheDType = wider  # type: ignore[attr-defined]
+            _replace(undo, module, "CacheDType", wider)
+    undo.callback(setattr, field, "type", field.type)
     field.type = wider
-    cache_config.__annotations__["cache_dtype"] = wider
+    annotations = cache_config.__annotations__
+    undo.callback(annotations.__setitem__, "cache_dtype", annotations["cache_dtype"])
+    annotations["cache_dtype"] = wider
     for schema in (cache_config, outer):
+        # it takes the old schema away before it makes the new one
+        undo.callback(_put_back, schema, dict(vars(schema)))
         rebuild_dataclass(schema, force=True)
+
+
+def _put_back(owner: Any, before: Mapping[str, object]) -> None:
+    """A class as it was."""
+    for name in vars(owner).keys() - before.keys():
+        delattr(owner, name)
+    for name, value in before.items():
+        if vars(owner).get(name) is not value:
+            setattr(owner, name, value)
 
 
 def _routed(decide: Callable[..., str]) -> Callable[..., str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from b70_kernels.presets import HEAD_SIZES, PRESETS
+from b70_kernels.presets import HEAD_SIZES, PREFIX, PRESETS
 
 from .anchors import anchor
 
@@ -22,7 +22,6 @@ else:
 
 ATTENTION = "vllm.model_executor.layers.attention.attention"
 MANAGERS = "vllm.v1.core.single_type_kv_cache_manager"
-PREFIX = "turboquant_"
 
 
 @dataclass(frozen=True, kw_only=True)

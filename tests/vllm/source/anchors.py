@@ -69,7 +69,7 @@ def of(module: str, owner: str, *names: str, versions: str = ALL) -> tuple[Ancho
 
 USED = (
     Anchor(module=REGISTRY, name="register_backend", takes=("backend", "class_path")),
-    *of(REGISTRY, "AttentionBackendEnum", "get_path"),
+    *of(REGISTRY, "AttentionBackendEnum", "get_path", "clear_override"),
     Anchor(module=f"{BACKENDS}.utils", name="split_decodes_and_prefills", takes=("decode_threshold",)),
     Anchor(module=BACKEND, name="AttentionMetadataBuilder._init_reorder_batch_threshold",
            takes=("reorder_batch_threshold", "supports_spec_as_decode")),

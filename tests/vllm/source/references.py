@@ -50,7 +50,8 @@ def _of_file(path: Path) -> Iterator[Reference]:
     module = ast.parse(path.read_bytes())
     imported = _imported(module)
     yield from (Reference(*origin, path.name) for origin in imported.values())
-    yield from (Reference(*named, path.name) for named in _anchors(module))
+    constants = _constants(module) | _siblings(module, path.parent)
+    yield from (Reference(*named, path.name) for named in _anchors(module, constants))
     known = {name: STANDS_FOR.get(origin, origin) for name, origin in imported.items()}
     yield from (Reference(*used, path.name) for used in _attributes(module, known))
     for function in ast.walk(module):
@@ -74,15 +75,29 @@ def _is_vllm(module: str) -> bool:
     return module.split(".")[0] == "vllm"
 
 
-def _anchors(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """The plugin's own lookups, `anchor("vllm.platforms", "current_platform")`, with its constants put in."""
-    constants = {
+def _constants(module: ast.Module) -> dict[str, object]:
+    return {
         target.id: node.value.value
         for node in ast.walk(module)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
+
+
+def _siblings(module: ast.Module, folder: Path) -> dict[str, object]:
+    """Constants that it imports from files beside it."""
+    found: dict[str, object] = {}
+    for node in ast.walk(module):
+        path = folder / f"{node.module}.py" if isinstance(node, ast.ImportFrom) and node.level == 1 else None
+        if isinstance(node, ast.ImportFrom) and path is not None and path.is_file():
+            theirs = _constants(ast.parse(path.read_bytes()))
+            found |= {each.asname or each.name: theirs[each.name] for each in node.names if each.name in theirs}
+    return found
+
+
+def _anchors(module: ast.Module, constants: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """The plugin's own lookups, `anchor("vllm.platforms", "current_platform")`, with constants put in."""
     for node in ast.walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "anchor":
             said = [_text(argument, constants) for argument in node.args]

@@ -160,6 +160,8 @@ from vllm.v1.attention import backend
 from vllm.v1.attention.backend import Base, Batch
 from vllm.platforms import current_platform
 
+from .where import OTHER
+
 WHERE = "vllm.registry"
 
 class Ours(Base[int]):
@@ -172,12 +174,14 @@ class Ours(Base[int]):
 def look():
     anchor(WHERE, "Enum.MEMBER")
     anchor("vllm.registry")
+    anchor(OTHER, "there")
 """
 
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
     (tmp_path / "ours.py").write_text(PLUGIN)
+    (tmp_path / "where.py").write_text('OTHER = "vllm.other"\n')
     return tmp_path
 
 
@@ -195,6 +199,7 @@ def test_everything_that_a_plugin_names_is_read_off_its_text(plugin: Path) -> No
         ("vllm.platforms.interface", "Platform.is_xpu"),
         ("vllm.registry", ""),
         ("vllm.registry", "Enum.MEMBER"),
+        ("vllm.other", "there"),
     }
 
 
@@ -212,7 +217,7 @@ def test_a_name_that_is_made_at_run_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_shipped_plugin_names_its_registry() -> None:
-    wanted = Reference("vllm.v1.attention.backends.registry", "register_backend", "__init__.py")
+    wanted = Reference("vllm.v1.attention.backends.registry", "register_backend", "anchors.py")
     assert wanted in references()
 
 

@@ -61,6 +61,31 @@ def test_one_capture_serves_every_later_length(note: Any) -> None:
             here.reject(each, count)
 
 
+@pytest.mark.parametrize("lengths", [(4, 1, 1), (1, 4, 1), (1, 1, 4), (3, 2, 1)])
+def test_one_capture_serves_starts_that_the_host_does_not_know(lengths: tuple[int, ...]) -> None:
+    here, requests = verifying()
+    grown(here, requests)
+    # the host spreads six positions evenly, and knows of each request only that it has no more than the bound
+    even = here.metadata([Turn(each, 2) for each in requests], Padding(requests=1))
+    even.max_query_len = here.layer.builder.get_varlen_cudagraph_max_query_len(here.layer.config, here.layer.spec)
+    captured = here.layer.builder.build_for_cudagraph_capture(even)
+    turns = [Turn(each, count) for each, count in zip(requests, lengths, strict=True)]
+    now = here.metadata(turns, Padding(requests=1))
+    even.query_start_loc.copy_(now.query_start_loc)
+    captured.seq_lens.copy_(now.seq_lens)
+    captured.block_table = now.block_table_tensor
+    numbers = here.numbers_for(6)
+    out = here.run(captured, now.slot_mapping, *numbers)
+    assert here.compared(turns, *numbers, out)["decode"] <= 3e-4
+
+
+@pytest.mark.parametrize("drafts", [0, 3, 200])
+def test_no_graph_is_promised_for_more_than_a_request_that_decodes(drafts: int) -> None:
+    here = layer(Shape(), 4, drafts)
+    promised = here.builder.get_varlen_cudagraph_max_query_len(here.config, here.spec)
+    assert promised == here.builder.reorder_batch_threshold == min(1 + drafts, 64)
+
+
 def test_nothing_waits_for_the_device_when_drafts_are_verified() -> None:
     here, requests = verifying()
     turns = grown(here, requests)

@@ -171,7 +171,7 @@ def test_a_new_prompt_as_long_as_the_longest_context_hides_no_context(note: Any)
     here.step([Turn(old, 90)])
     # max_query_len == max_seq_len, and one of the two has a past
     outcome = note(here.step([Turn(old, 20), Turn(Request(110), 110)]))
-    assert outcome.metadata.max_query_len == outcome.metadata.max_seq_len
+    assert outcome.batch.max_query_len == outcome.batch.max_seq_len
     assert outcome.kinds == {"short", "prompt"}
     assert outcome.within_gates(), outcome.errors
 

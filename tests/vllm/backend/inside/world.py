@@ -52,6 +52,7 @@ class Padding:
 class Outcome:
     """A step, and how far it is from what it has to be."""
 
+    batch: CommonAttentionMetadata
     metadata: Any
     out: torch.Tensor
     errors: dict[str, float]
@@ -114,7 +115,7 @@ class World:
         metadata = (builder or self.layer.builder).build(0, batch)
         query, key, value = self.numbers_for(batch.num_actual_tokens)
         out = self.run(metadata, batch.slot_mapping, query, key, value)
-        return Outcome(metadata, out, self.compared(turns, query, key, value, out))
+        return Outcome(batch, metadata, out, self.compared(turns, query, key, value, out))
 
     def ordered(self, turns: Sequence[Turn]) -> list[Turn]:
         """As vLLM's own function orders a batch."""
