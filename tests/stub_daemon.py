@@ -44,6 +44,8 @@ class StubDaemon:
     """Where it keeps everything."""
     asked: Callable[[list[str]], str] = field(default_factory=lambda: lambda _: "[]")
     """What a program prints that is run beside an engine."""
+    held: list[Path] = field(default_factory=list)
+    """The sites whose lock was held by the commands that asked it."""
     dead: bool = False
     """The process that speaks to it was killed."""
     _rules: list[Callable[[str, int, int, bool], None]] = field(default_factory=list)
@@ -179,6 +181,10 @@ class StubDaemon:
 
     def remove(self, container: str) -> None:
         self.call("remove", container, effect=lambda: self.containers.pop(container, None))
+
+    def holding(self, site: Path) -> StubDaemon:
+        self.held.append(site)
+        return self
 
     def sweep_probes(self, older_than: int, root: Path) -> None:
         self.call("sweep_probes", older_than, root)

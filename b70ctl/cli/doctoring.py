@@ -14,8 +14,8 @@ from b70ctl.core.hostfacts import Runtime
 from b70ctl.core.image import ImageFacts
 from b70ctl.edge import hostasks, places, yamlfile
 from b70ctl.edge.catalog import checked
-from b70ctl.edge.files import read_json
 from b70ctl.edge.hostrecord import read_record, record
+from b70ctl.edge.imagefacts import all_kept
 from b70ctl.errors import B70Error, Exit, UsageError
 
 
@@ -87,11 +87,7 @@ def runtime(facts: ImageFacts) -> Runtime:
 
 def known_images(here: Here) -> list[ImageFacts]:
     """Images that this site asked, and the one that serves, as far as it is known."""
-    found = []
-    for path in sorted((here.store.folder / "images").glob("*.json")):
-        raw = read_json(path)
-        if raw is not None:
-            found.append(ImageFacts.model_validate(raw))
+    found = all_kept(here.store.folder)
     serving = serving_deployment(here)
     if serving and serving.image_ref not in {facts.ref for facts in found}:
         found += [facts for facts in here.catalog.images() if facts.ref == serving.image_ref]

@@ -134,18 +134,19 @@ class Here:
 
         command = words(self.secret_values())
         with contextlib.ExitStack() as stack:
-            folder = self.store.folder
             lock = stack.enter_context(locked(self.store.lock_file, f"site {self.site_root}", command, now()))
             cut = unfinished(self.store.ops())
             self._refuse_another_name(cut)
             if cut and recovers and not recovers(cut):
                 raise CutOff(cut_off(cut), hint="b70ctl recover")
             interrupts = Interrupts(terminal=can_ask(), warn=self.console.shout)
-            change = Change(here=self, command=command, folder=folder, interrupts=interrupts, stack=stack, holds=[lock])
+            change = Change(here=self, command=command, interrupts=interrupts, stack=stack, holds=[lock])
             stack.enter_context(interrupts.watched())
             stack.enter_context(self.console.live())
             change.lease(release.deployment.cards for release in change.involved())
             self.store.ensure_salt()
+            stack.callback(setattr, self, "daemon", self.daemon)
+            self.daemon = self.daemon.holding(self.site_root)
             self.daemon.sweep_probes(PROBE_AGE, self.site_root)
             change.recovered, late = recover(change.world, interrupts)
             if change.recovered:
@@ -162,7 +163,6 @@ class Change:
 
     here: Here
     command: str
-    folder: Path
     interrupts: Interrupts
     stack: contextlib.ExitStack
     holds: list[int]
@@ -172,8 +172,7 @@ class Change:
     def involved(self) -> list[Release]:
         """Releases whose cards may be touched: the serving one, and those of a command that was cut off."""
         store = self.here.store
-        kept = store.releases()
-        ops = store.ops()
+        kept, ops = store.releases(), store.ops()
         cut = unfinished(ops)
         names = {store.state().serving, *(cut.plan.tried if cut else ())}
         names |= {name for op in ops[-1:] for name in (op.plan.wanted, op.plan.incumbent)}

@@ -110,5 +110,5 @@ def _read(path: Path) -> dict[str, Any]:
         return as_inventory(json.loads(raw.decode("utf-8")), str(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from error

@@ -81,4 +81,4 @@ def _old(here: Here) -> dict[str, str]:
     store = here.store
     kept = store.releases()
     verdicts = {name: store.verdict(name) for name in kept}
-    return prunable(store.state(), kept, store.served(), here.catalog.site.keep, verdicts)
+    return prunable(store.state(), kept, store.served(), here.catalog.site.keep, verdicts, store.unread())

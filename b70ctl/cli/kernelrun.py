@@ -15,9 +15,11 @@ from b70ctl import __version__
 from b70ctl.cli.doctoring import models, question
 from b70ctl.cli.here import Here
 from b70ctl.core.inventory import Software, cleaned, inventory
-from b70ctl.core.kernels import TABLE, Heard, Program, merged, said, trouble
+from b70ctl.core.kernels import TABLE, Heard, Program, said, trouble
+from b70ctl.core.tuning import merged
 from b70ctl.edge import hostasks, kernels
-from b70ctl.edge.files import now, read_text, replace
+from b70ctl.edge.files import now, replace
+from b70ctl.edge.plugin import table_text
 from b70ctl.edge.signals import Interrupts
 from b70ctl.errors import DaemonError, Exit
 
@@ -100,6 +102,6 @@ class Run:
     def _write_table(self) -> None:
         """The site's own table, with what an earlier run measured of other rows."""
         path = (self.here.root or Path.cwd()) / TABLE
-        replace(path, merged(read_text(path), read_text(self.folder / TABLE) or ""))
+        replace(path, merged(table_text(path), table_text(self.folder / TABLE) or ""))
         carried = "carried to the engine by the next release with `kernels: b70`" if self.here.root else "for no site"
         self.here.console.say(f"wrote {path}, {carried}")

@@ -23,13 +23,19 @@ NO_PATCH = (
 
 def list_(here: Here) -> None:
     """Every patch, the vLLM versions that it is for, and why it is needed."""
-    patches = {name: here.catalog.patch(name) for name in here.catalog.patches()}
+    patches = _every(here)
     if here.console.json:
         here.console.data({name: patch.model_dump(mode="json") for name, patch in patches.items()})
         return
     rows = [[name, patch.versions, patch.status, patch.summary] for name, patch in patches.items()]
     here.console.rows(["NAME", "VLLM", "WHOSE", "SUMMARY"], rows)
     here.console.say(NO_PATCH)
+
+
+def _every(here: Here) -> dict[str, Patch]:
+    for folder in here.catalog.misnamed_patches():
+        here.console.warn(f"{folder} cannot be asked for: a patch's name is of a-z, 0-9, dot, dash and underscore")
+    return {name: here.catalog.patch(name) for name in here.catalog.patches()}
 
 
 def show(here: Here, name: str) -> None:
@@ -68,7 +74,7 @@ def check(here: Here, image: str | None, vllm: str | None) -> None:
     """What every patch is to an image or to a version: applies, needless, harmful, or unknown; with the reason."""
     if (image is None) == (vllm is None):
         raise UsageError("give either an image or a version", hint="b70ctl patches check --image REF, or --vllm 0.30.0")
-    patches = {name: here.catalog.patch(name) for name in here.catalog.patches()}
+    patches = _every(here)
     if vllm is not None:
         parsed_version(vllm)
         answers = {name: by_release(patch, vllm) for name, patch in patches.items()}
@@ -142,12 +148,12 @@ def _holder(here: Here, name: str, patch: Patch, digest: str, image: str | None)
     """The image that has the file, and the file: the one that is named, else any that was asked before."""
     from b70ctl.edge.imagefacts import all_kept
 
-    candidates = [_probed(here, image)] if image else all_kept(here.store.folder)
+    candidates = all_kept(here.store.folder) if image is None else [_probed(here, image)]
     for facts in candidates:
         for file in sorted(patch.judged):
             if facts.files.get(file) == digest and here.daemon.image(facts.id) is not None:
                 return facts, file
-    whose = f"image {image} has" if image else "no image that was asked here has"
+    whose = f"image {image} has" if image is not None else "no image that was asked here has"
     raise Refused(f"{whose} a file of patch `{name}` with sha256 {digest[:12]}…",
                   hint="b70ctl patches check --image IMAGE, which names the hash")  # fmt: skip
 

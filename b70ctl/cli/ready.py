@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> list[B70Error]:
     """Everything that stands in the way of a new release where the incumbent leaves."""
+    from b70ctl.edge import draft
     from b70ctl.edge.companions import companion_files
     from b70ctl.edge.preflight import look
 
@@ -30,6 +31,7 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
                 root=is_root(),
                 store=here.store.folder)  # fmt: skip
     found = faults(wanted.deployment, wanted.written.profile, seen)
+    found += draft.in_the_way(wanted.deployment, seen.missing)
     return [*namesake(here, observed), *found, *refusals(here, wanted)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from b70ctl.core import serving
 from b70ctl.core.deployment import Order
+from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Draft, Profile
 from b70ctl.errors import Refused, UsageError
@@ -17,6 +18,8 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 LIMIT = "max_position_embeddings"
 LAYERS = ("transformer_layer_config", "text_config")
 """Where a config keeps its model's keys, when it does not at the top: drafts of the `speculators` format do."""
+MOST_TOLD = 20
+"""Keys that a refusal lists."""
 ELSEWHERE = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HOME")
 """Variables that take the engine to another cache than the one that is mounted."""
 
@@ -79,13 +82,13 @@ def revision(draft: Draft, place: Place) -> str | None:
     return _commit(draft, place) if draft.overrides and draft.hub else draft.revision
 
 
-def orders(profile: Profile, place: Place) -> tuple[Order, ...]:
+def orders(profile: Profile, place: Place, patches: Mapping[str, Patch] | None = None) -> tuple[Order, ...]:
     """The changed config that the release must bring, where the profile overrides anything."""
     draft = draft_of(profile)
     if draft is None or not draft.overrides:
         return ()
     if draft.hub:
-        _refuse_elsewhere(draft, profile)
+        _refuse_elsewhere(draft, profile, patches or {})
     return (
         Order(
             kind="draft-config",
@@ -112,13 +115,17 @@ def _folder(draft: Draft, place: Place) -> str:
     )
 
 
-def _refuse_elsewhere(draft: Draft, profile: Profile) -> None:
-    moved = next((name for name in ELSEWHERE if name in profile.env), None)
-    if moved:
+def _refuse_elsewhere(draft: Draft, profile: Profile, patches: Mapping[str, Patch]) -> None:
+    for moved in ELSEWHERE:
+        patch = next((name for name in profile.patches if name in patches and moved in patches[name].env), None)
+        if patch is None and moved not in profile.env:
+            continue
+        what = f"`{moved}`, which patch `{patch}` comes with," if patch else f"`env.{moved}`"
+        fix = f"drop `{patch}` from the profile's patches" if patch else f"{moved}: null, and in site.yaml: hf_cache"
         raise UsageError(
-            f"`env.{moved}` takes the engine to another cache than the site's, so that draft {draft.hub} would be "
+            f"{what} takes the engine to another cache than the site's, so that draft {draft.hub} would be "
             "loaded unchanged",
-            hint=f"{moved}: null, and in site.yaml: hf_cache",
+            hint=fix,
         )
 
 
@@ -143,7 +150,9 @@ def _override(inside: dict[str, Any], name: str, whole: str, value: Any) -> None
     first, _, rest = name.partition(".")
     below = inside.get(first)
     if not rest or not isinstance(below, dict):
-        has = ", ".join(sorted(inside)) or "nothing"
+        has = ", ".join(sorted(inside)[:MOST_TOLD]) or "nothing"
+        if len(inside) > MOST_TOLD:
+            has += f" and {len(inside) - MOST_TOLD:,} more"
         raise Refused(f"the draft's config has no `{whole}` to override; where `{name}` was looked for it has {has}")
     inside[first] = dict(below)
     _override(inside[first], rest, whole, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from b70ctl.core.release import Release, State, Verdict
 from b70ctl.errors import Refused, UsageError
@@ -16,7 +16,7 @@ def before(state: State, served: Sequence[str], kept: Mapping[str, Release]) -> 
     return found
 
 
-def _before(state: State, served: Sequence[str], kept: Mapping[str, Release]) -> str | None:
+def _before(state: State, served: Sequence[str], kept: Collection[str]) -> str | None:
     earlier = [name for name in served if name != state.serving and name in kept]
     if state.serving in served:
         last = len(served) - 1 - list(reversed(served)).index(str(state.serving))
@@ -97,22 +97,25 @@ AUTOMATIC = "before-"
 
 def prunable(
     state: State, kept: Mapping[str, Release], served: Sequence[str], keep: int,
-    verdicts: Mapping[str, Verdict | None] | None = None,
+    verdicts: Mapping[str, Verdict | None] | None = None, unread: Collection[str] = (),
 ) -> dict[str, str]:  # fmt: skip
     """Releases that may go, each with the reason; never the serving one, the one before it, or a named one.
 
     `keep` more of each kind are kept, the newest: of those that were proven, of those that were not, and of those made
     for windows. A row of failures, or a night of measuring, must not take the ways back. Names of the form `before-…`
-    protect only the releases that are kept anyway: else every switch would keep one release for ever.
+    protect only the releases that are kept anyway: else every switch would keep one release for ever. Of those that
+    are `unread` all may go, but for the same ones: a person may know how to mend a way back.
     """
     named = {release for name, release in state.snapshots.items() if not name.startswith(AUTOMATIC)}
-    protected = {*named, state.serving, _before(state, served, kept)}
+    protected = {*named, state.serving, _before(state, served, kept), _before(state, served, {*kept, *unread})}
     rest = sorted((r for r in kept.values() if r.id not in protected), key=lambda r: r.number, reverse=True)
     kinds: dict[str, list[Release]] = {}
     for release in rest:
         kinds.setdefault(_kind(release, (verdicts or {}).get(release.id)), []).append(release)
     gone = {r.id: kind for kind, found in kinds.items() for r in found[keep:]}
-    return {r.id: f"older than the {keep} newest {gone[r.id]}, and has no name" for r in reversed(rest) if r.id in gone}
+    told = {name: "cannot be read, so nothing can go back to it" for name in unread if name not in protected}
+    oldest_first = (release.id for release in reversed(rest) if release.id in gone)
+    return told | {name: f"older than the {keep} newest {gone[name]}, and has no name" for name in oldest_first}
 
 
 def _kind(release: Release, verdict: Verdict | None) -> str:

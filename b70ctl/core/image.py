@@ -18,6 +18,10 @@ REFERENCE = re.compile(
 )
 
 
+MOST_VERSION, MOST_VERSIONS = 100, 200
+"""Characters of a version, and of a range of them."""
+
+
 class ImageFacts(BaseModel):
     """One image, as it was read; `source` says by whom."""
 
@@ -65,11 +69,14 @@ def sources_setvars(facts: ImageFacts) -> bool:
 def parsed_version(text: str) -> Version:
     """A vLLM version, development builds included."""
     try:
-        return Version(text)
+        if len(text) <= MOST_VERSION:
+            return Version(text)
     except InvalidVersion:
-        raise UsageError(
-            f"`{text}` is not a version", hint="write it as vLLM prints it, for example 0.21.1.dev17+g0a4756bb5"
-        ) from None
+        pass
+    shown = text if len(text) <= MOST_VERSION else f"{text[:40]}…"
+    raise UsageError(
+        f"`{shown}` is not a version", hint="write it as vLLM prints it, for example 0.21.1.dev17+g0a4756bb5"
+    )
 
 
 def within(version: str, ranges: str) -> bool:

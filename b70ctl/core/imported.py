@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from b70ctl.core.answer import Finding
 from b70ctl.core.deployment import Changed, Value
+from b70ctl.core.sizes import LONGEST_WORD
+from b70ctl.errors import UsageError
 
 PROBE = "files"
 WAYS = {"serve": "the engine", "module": "`python -m`, which vLLM inspects models with,"}
@@ -31,6 +34,16 @@ class Seen(Value):
 def question(changed: Sequence[Changed]) -> list[dict[str, object]]:
     """What the container is asked."""
     return [{"file": each.file, "target": each.target, "markers": list(each.markers)} for each in changed]
+
+
+def refuse_endless(changed: Sequence[Changed]) -> None:
+    """Raise for more files and markers than one question holds: else a started engine would be the first to tell."""
+    if (size := len(json.dumps(question(changed)))) > LONGEST_WORD:
+        raise UsageError(
+            f"files and markers of the profile's patches make a question of {size:,} bytes; more than "
+            f"{LONGEST_WORD:,} are given to no program",
+            hint="fewer or shorter `markers` in patch.yaml",
+        )
 
 
 def judged(changed: Sequence[Changed], digests: Mapping[str, str], seen: Sequence[Seen]) -> Finding:

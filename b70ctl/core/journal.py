@@ -67,7 +67,7 @@ def parse(text: str) -> Book:
             continue
         try:
             lines.append(Line.model_validate(json.loads(raw)))
-        except ValueError:
+        except (ValueError, RecursionError):
             damaged += [number] if number < len(written) else []
     return Book(lines=tuple(lines), damaged=tuple(damaged))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +169,7 @@ class Heard:
             if line.startswith("{"):
                 try:
                     return json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     return None
         return None
 
@@ -209,40 +209,3 @@ def described(deployment: Deployment, facts: ImageFacts) -> dict[str, Any]:
     """The part of a report that tells which image it was, and which card."""
     image = facts.model_dump(mode="json", exclude={"files", "groups", "entrypoint", "workdir", "setvars"})
     return {"profile": deployment.profile, "image": image | {"ref": deployment.image_ref}, "cards": deployment.cards}
-
-
-# --- a table of tile sizes --------------------------------------------------------------------------------------------
-
-
-def merged(before: str | None, after: str) -> str:
-    """A new table, with the rows of the one before that it does not measure anew, where both are of one device."""
-    new = _table(after)
-    if new is None:
-        raise B70Error(f"{PACKAGE}.tune wrote no table")
-    old = _table(before) if before else None
-    if old is None or old.get("device") != new.get("device"):
-        return after
-    rows = {_key(row): row for row in (*old["rows"], *new["rows"])}
-    return json.dumps(new | {"rows": list(rows.values())}, indent=1) + "\n"
-
-
-def _table(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    rows = found.get("rows") if isinstance(found, Mapping) else None
-    return dict(found) if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows) else None
-
-
-def is_table(text: str) -> bool:
-    """Whether a text is a table that the kernels can read: each row says what it is for, and what was chosen."""
-    found = _table(text)
-    named = ("preset", "rows", "head_size")
-    return found is not None and all(
-        isinstance(row.get("choice"), Mapping) and all(name in row for name in named) for row in found["rows"]
-    )
-
-
-def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(row.get(name)) for name in ("preset", "rows", "head_size"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts
+from b70ctl.core.patch import Patch
+from b70ctl.core.patchset import variables
 from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
 from b70ctl.core.rules import accepted, drafts, memory, speculation, surroundings
 from b70ctl.core.rules import kernels as kernels_
-from b70ctl.core.rules.case import Case, Rule, Severity
+from b70ctl.core.rules.case import Case, Remark, Rule, Severity
 from b70ctl.core.rules.flagtable import FlagTable
 
 __all__ = ["RULES", "Finding", "FlagTable", "lint"]
@@ -36,17 +39,25 @@ class Finding:
 
 def lint(
     profile: Profile, *, facts: ImageFacts | None, flags: FlagTable, draft: Reach | None = None,
-    kernels: Kernels | None = None,
+    kernels: Kernels | None = None, patches: Mapping[str, Patch] | None = None,
 ) -> tuple[Finding, ...]:  # fmt: skip
     """Everything that the rules find, the worst first.
 
     Without `facts` the profile's own `image.vllm` is believed. `draft` is what the draft's config.json says of its
-    positions, where it is at hand, and `kernels` what the release would carry.
+    positions, where it is at hand, and `kernels` what the release would carry. What a variable of one of the `patches`
+    does is judged as if the profile had it; UsageError where the two say different things of one.
     """
-    case = Case(profile, facts, flags, draft or Reach(), kernels)
-    found = (
-        Finding(rule.name, remark.severity, remark.where, remark.message, remark.hint)
-        for rule in RULES
-        for remark in rule.check(case)
-    )
+    given = {name: patches[name] for name in profile.patches if name in patches} if patches else {}
+    case = Case(profile, facts, flags, draft or Reach(), kernels, variables(list(given), given, profile.env))
+    found = (_finding(rule, remark, given) for rule in RULES for remark in rule.check(case))
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+
+
+def _finding(rule: Rule, remark: Remark, patches: Mapping[str, Patch]) -> Finding:
+    """What a rule found; of a patch's variable it is the patch that is in the way, whose file is not the profile's."""
+    variable = remark.where.removeprefix("env.")
+    whose = [name for name, patch in patches.items() if variable in patch.env] if variable != remark.where else []
+    if not whose:
+        return Finding(rule.name, remark.severity, remark.where, remark.message, remark.hint)
+    message = f"patch `{whose[0]}` comes with {variable}: {remark.message}"
+    return Finding(rule.name, remark.severity, "patches", message, f"drop `{whose[0]}` from the profile's patches")

@@ -51,12 +51,16 @@ def mounts(profile: Profile, place: Place, orders: tuple[Order, ...]) -> list[Mo
         for mount in profile.mounts
         if not _is_carried(mount)
     )
-    targets = [posixpath.normpath(mount.target) for mount in found]
-    targets += [*(order.target for order in orders), serving.CACHE, "/dev/dri/by-path"]
+    targets = [mount.target for mount in found] + [order.target for order in orders]
+    targets = [*map(_plain, targets), serving.CACHE, "/dev/dri/by-path"]
     twice = next((target for target in targets if targets.count(target) > 1), None)
     if twice:
         raise UsageError(f"two mounts have the target {twice}")
     return found
+
+
+def _plain(target: str) -> str:
+    return "/" + posixpath.normpath(target).lstrip("/")
 
 
 def orders(profile: Profile, place: Place, facts: ImageFacts, patches: Mapping[str, Patch]) -> tuple[Order, ...]:
@@ -68,5 +72,5 @@ def orders(profile: Profile, place: Place, facts: ImageFacts, patches: Mapping[s
         for number, mount in enumerate(profile.mounts)
         if _is_carried(mount)
     )  # fmt: skip
-    found += drafts.orders(profile, place)
+    found += drafts.orders(profile, place, patches)
     return tuple(found)

@@ -9,22 +9,34 @@ from typing import Annotated, Literal, NamedTuple
 from packaging.specifiers import SpecifierSet
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from b70ctl.core.image import ImageFacts, within
+from b70ctl.core.image import MOST_VERSIONS, ImageFacts, within
+from b70ctl.core.kernels import TABLE_VARIABLE
+from b70ctl.core.serving import OURS
+from b70ctl.core.sizes import below
 from b70ctl.core.strict import EnvName, Name, Strict, Text
 from b70ctl.errors import Refused
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+MOST_MARKER = 1000
+"""Characters: every marker is part of one question to the started engine's container."""
 
 
-def _below(path: str) -> str:
-    if ".." in path.split("/") or path.endswith("/"):
-        raise ValueError("it is no file below its folder")
-    return path
+def _not_ours(variable: str) -> str:
+    if variable in OURS or variable == TABLE_VARIABLE:
+        raise ValueError(f"b70ctl itself sets {variable}, so no patch may")
+    return variable
 
 
-RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$"), AfterValidator(_below)]
-Range = Annotated[Text, AfterValidator(lambda ranges: str(SpecifierSet(ranges)) and ranges)]
+RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$"), AfterValidator(below)]
+Range = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=MOST_VERSIONS),
+    AfterValidator(lambda ranges: str(SpecifierSet(ranges)) and ranges),
+]
 """Versions, for example `>=0.19,<0.23`."""
+GateName = Annotated[EnvName, AfterValidator(_not_ours)]
+GateValue = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
+"""Empty is not unset, and NUL is part of no variable."""
 
 
 class Edit(Strict):
@@ -67,7 +79,7 @@ class Marker(Strict):
 
     file: RelativePath
     """Below site-packages: one that the patch changes."""
-    text: Text
+    text: Annotated[str, StringConstraints(min_length=1, max_length=MOST_MARKER)]
 
 
 class Span(Strict):
@@ -115,7 +127,7 @@ class Patch(Strict):
     """Patches that it must not be applied with, each with the reason."""
     after: list[Name] = Field(default_factory=list)
     """Patches whose scripts edit the same file and come before it, where they are there at all."""
-    env: dict[EnvName, str] = Field(default_factory=dict)
+    env: dict[GateName, GateValue] = Field(default_factory=dict)
     """Variables that switch the change on; they come with the patch and never without it."""
     source: Text
     status: Literal["ours", "theirs"] = "ours"

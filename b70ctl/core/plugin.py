@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from b70ctl.core.deployment import Order
-from b70ctl.core.kernels import PACKAGE, TABLE, TABLE_VARIABLE, is_table
+from b70ctl.core.kernels import PACKAGE, TABLE, TABLE_VARIABLE
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile
+from b70ctl.core.tuning import is_table
 from b70ctl.errors import Refused
 
 FOLDER = "/opt/b70ctl/plugin"
@@ -20,6 +22,12 @@ TUNED = f"/opt/b70ctl/{TABLE}"
 SWITCH = "B70_KERNELS"
 ACCEPT = "B70_KERNELS_UNPROVEN"
 GROUP = "vllm.general_plugins"
+VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,59}")
+"""Of the kernels and of vLLM: it names a folder of the release, and stands in a label and in a line of the log."""
+MOST_SOURCE = 1_000_000
+"""Bytes of one Python file that are parsed."""
+UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
+"""What Python's own parser raises at a source that it does not take, nested too deep among others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,8 @@ class Kernels:
     """The site's own tile sizes, a file of this host."""
     rivals: tuple[str, ...] = ()
     """Other packages of the same name that the profile mounts where Python looks for them."""
+    archives: tuple[str, ...] = ()
+    """Files that the profile mounts where Python looks for packages; what they hold is not known."""
 
     @property
     def name(self) -> str:
@@ -69,8 +79,8 @@ def read_kernels(folder: str, origin: str, files: Mapping[str, bytes], digest: s
         raise Refused(f"the {origin} kernels in {folder} have no plugin for vLLM", hint=hint)
     version = _assigned(files.get("__init__.py", b""), "__version__")
     proven = _assigned(files["plugin/proven.py"], "VERSIONS")
-    if not isinstance(version, str) or not _are_versions(proven):
-        lacks = "__version__" if not isinstance(version, str) else "table of versions in plugin/proven.py"
+    if not _is_version(version) or not _are_versions(proven):
+        lacks = "table of versions in plugin/proven.py" if _is_version(version) else "__version__"
         raise Refused(f"the {origin} kernels in {folder} have no {lacks} that can be read", hint=hint)
     backend = [content for name, content in files.items() if name.startswith("plugin/") and name.endswith(".py")]
     return Kernels(folder=folder, origin=origin, version=version, digest=digest, proven=proven,
@@ -79,23 +89,31 @@ def read_kernels(folder: str, origin: str, files: Mapping[str, bytes], digest: s
 
 def _assigned(source: bytes, name: str) -> Any:
     """The literal that a module gives to a name at its top level; None where there is none. Nothing is executed."""
-    try:
-        statements = ast.parse(source).body
-    except (SyntaxError, ValueError):
-        return None
-    for statement in statements:
+    for statement in _statements(source):
         if not isinstance(statement, ast.Assign):
             continue
         if any(isinstance(target, ast.Name) and target.id == name for target in statement.targets):
             try:
                 return ast.literal_eval(statement.value)
-            except ValueError:
+            except UNREADABLE:
                 return None
     return None
 
 
+def _statements(source: bytes) -> list[ast.stmt]:
+    """A module's top level; nothing of one that Python does not read."""
+    try:
+        return ast.parse(source).body if len(source) <= MOST_SOURCE else []
+    except UNREADABLE:
+        return []
+
+
+def _is_version(found: object) -> bool:
+    return isinstance(found, str) and bool(VERSION.fullmatch(found))
+
+
 def _are_versions(found: object) -> bool:
-    return isinstance(found, tuple) and bool(found) and all(isinstance(each, str) for each in found)
+    return isinstance(found, tuple) and bool(found) and all(map(_is_version, found))
 
 
 def _verifies_in_graphs(sources: Iterable[bytes]) -> bool:
@@ -115,15 +133,13 @@ def _verifies_in_graphs(sources: Iterable[bytes]) -> bool:
 
 
 def _nodes(source: bytes) -> Iterator[ast.AST]:
-    try:
-        yield from ast.walk(ast.parse(source))
-    except (SyntaxError, ValueError):
-        return
+    for statement in _statements(source):
+        yield from ast.walk(statement)
 
 
-def refuse_bad_table(path: str, text: str) -> None:
+def refuse_bad_table(path: str, content: bytes) -> None:
     """Raise for a table of tile sizes at which the kernels would stop the engine."""
-    if not is_table(text):
+    if not is_table(content):
         raise Refused(f"{path} is no table of tile sizes, and `kernels: b70` would carry it to the engine",
                       hint=f"rm {path}, or write it anew: b70ctl kernels tune")  # fmt: skip
 
@@ -160,9 +176,13 @@ def metadata(version: str) -> dict[str, str]:
 # --- the plugin twice -------------------------------------------------------------------------------------------------
 
 
+_MODULE = re.compile(rf"{PACKAGE}(\.pyc?|(\.[\w-]+)?\.so)?")
+_METADATA = re.compile(r"b70[-_.]kernels(-.*)?\.(dist|egg)-info", re.IGNORECASE)
+
+
 def is_ours(name: str) -> bool:
     """Whether a file or folder on Python's path is the package, or says that it is installed."""
-    return name == PACKAGE or (name.startswith((f"{PACKAGE}-", "b70-kernels-")) and name.endswith(".dist-info"))
+    return bool(_MODULE.fullmatch(name) or _METADATA.fullmatch(name))
 
 
 def searched(profile: Profile, paths: Iterable[str | None], place: Place) -> list[tuple[str, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.image import ImageFacts, same_version
 from b70ctl.core.profile import Profile
+from b70ctl.core.serving import MODELS
 from b70ctl.errors import B70Error, MachineError, Refused
 
 MB = 1_000_000
@@ -70,7 +72,7 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
             )
         )
     found += [_absent(path, deployment, wheres) for path in seen.missing]
-    found += [_lost(link, target) for link, target in seen.lost]
+    found += [_lost(link, target, deployment) for link, target in seen.lost]
     if seen.port_holder:
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
@@ -94,10 +96,17 @@ def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Err
     return Refused(what, hint=where or f"ls {path.rpartition('/')[0] or '/'}")
 
 
-def _lost(link: str, target: str) -> B70Error:
+def _lost(link: str, target: str, deployment: Deployment) -> B70Error:
+    hint = "mount what it leads to at the same path: mounts"
+    models = next((mount.source for mount in deployment.mounts if mount.target == MODELS), None)
+    if models and link.startswith(f"{models}/"):
+        # of a model's own file all the others are links too
+        folder = link.removesuffix("/config.json")
+        before = folder.removeprefix(f"{models}/")
+        hint = (f"cp -rL {shlex.quote(folder)} {shlex.quote(f'{folder}-copied')}, and in the profile's `path` "
+                f"{before}-copied in place of {before}; or {hint}")  # fmt: skip
     return Refused(
-        f"{link} is a link to {target}, which the container does not have: the engine would not find it",
-        hint=f"cp -rL {link} {link}-copied, and name that; or mount what it leads to at the same path: mounts",
+        f"{link} is a link to {target}, which the container does not have: the engine would not find it", hint=hint
     )
 
 

@@ -8,7 +8,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from b70ctl.core.sizes import in_reason, mountable
-from b70ctl.core.strict import AbsolutePath, EnvName, EnvValue, FlagName, FlagValue, Name, Scalar, Seconds, Strict, Text
+from b70ctl.core.strict import (
+    AbsolutePath,
+    EnvName,
+    EnvValue,
+    FlagName,
+    FlagValue,
+    Name,
+    PathText,
+    Scalar,
+    Seconds,
+    Strict,
+    Text,
+)
 
 
 class Status(StrEnum):
@@ -53,11 +65,11 @@ class ImageSpec(Strict):
 class ModelSpec(Strict):
     """The weights."""
 
-    path: Text | None = None
+    path: PathText | None = None
     """A directory below the site's `models`."""
-    hub: Text | None = None
+    hub: PathText | None = None
     """A Hugging Face id; used from the site's `hf_cache`."""
-    revision: Text | None = None
+    revision: PathText | None = None
     """The commit of the hub repository; a profile without one follows a moving target."""
     chat: bool = True
     """`false` for a model without a chat template, which is then proven through completions."""
@@ -109,11 +121,11 @@ class Engine(Strict):
 class Draft(Strict):
     """The draft model of a speculative method."""
 
-    path: Text | None = None
+    path: PathText | None = None
     """A directory below the site's `models`."""
-    hub: Text | None = None
+    hub: PathText | None = None
     """A Hugging Face id; used from the site's `hf_cache`."""
-    revision: Text | None = None
+    revision: PathText | None = None
     """The commit of the hub repository, or a branch or tag that the cache knows; left out it is `main`."""
     overrides: dict[Text, Scalar] = Field(default_factory=dict)
     """Keys of the draft's config.json to change, `a.b` for a nested one; the user's file stays as it is, a changed
@@ -144,7 +156,7 @@ class Speculative(Strict):
 class MountSpec(Strict):
     """A file or directory of the user's own inside the container."""
 
-    source: Text
+    source: PathText
     """A path on the host. A relative one starts at the site; read-only, it is copied into each release. An absolute
     one is mounted as it is, and a rollback sees it as it is then."""
     target: Annotated[AbsolutePath, AfterValidator(mountable)]

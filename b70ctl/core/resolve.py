@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from b70ctl.core import draft as drafts
-from b70ctl.core import mounting, patchset, plugin, serving
+from b70ctl.core import imported, mounting, patchset, plugin, serving
 from b70ctl.core.collectives import collective
 from b70ctl.core.deployment import Address, Deployment
 from b70ctl.core.host import Host
@@ -65,6 +65,8 @@ def resolve(
     words = serving.argv(profile, drafts.revision(draft, place) if draft else None)
     env = serving.environment(settled, facts, patch_env, indices, plugin.FOLDER if kernels else None)
     refuse_endless(words, env)
+    changed = patchset.changed(profile.patches, facts, patches)
+    imported.refuse_endless(changed)
     return Deployment(
         profile=request.name,
         overrides=request.overrides,
@@ -103,7 +105,7 @@ def resolve(
         requires=mounting.requires(profile, place),
         chat=profile.model.chat,
         patches={name: _digest(patches[name]) for name in profile.patches},
-        changed=patchset.changed(profile.patches, facts, patches),
+        changed=changed,
         kernels=kernels.name if kernels else None,
         draft_limit=_lifted(draft.overrides if draft else {}),
     )

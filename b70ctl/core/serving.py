@@ -21,6 +21,10 @@ SCRIPTS = "/opt/b70ctl/start"
 SHUTDOWN_TIMEOUT = 30
 """Seconds in which vLLM finishes running requests after SIGTERM; its own default is 0, or 5 on XPU from 0.25.1."""
 
+OURS = frozenset({"HF_HUB_OFFLINE", "PYTHONPATH", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS",
+                  "ZE_AFFINITY_MASK"})  # fmt: skip
+"""Variables that `environment` sets or puts together."""
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 

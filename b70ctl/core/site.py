@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from b70ctl.core.rotation import Drain, Router
-from b70ctl.core.strict import AbsolutePath, EnvName, Strict, Text
+from b70ctl.core.strict import AbsolutePath, EnvName, PathText, Strict
 from b70ctl.core.watch import Watch
 
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
@@ -21,7 +21,7 @@ API_KEY = "VLLM_API_KEY"
 class Secret(Strict):
     """Where a secret is read when a release is written; its value never stands in a file that is rendered."""
 
-    file: Text | None = None
+    file: PathText | None = None
     """A file with the value, its last line end not counted; a relative path starts at the site."""
     env: EnvName | None = None
     """A variable of the shell that runs b70ctl."""
@@ -38,9 +38,9 @@ class Site(Strict):
 
     name: SiteName = "b70"
     """Prefix of everything that b70ctl makes in Docker; two sites on one box need two names."""
-    models: Text | None = None
+    models: PathText | None = None
     """The directory with the models; profiles name directories below it."""
-    hf_cache: Text | None = None
+    hf_cache: PathText | None = None
     """A Hugging Face cache, for models given by hub id."""
     bind: str = "127.0.0.1"
     """Address that the engine's port is published on; anything but loopback needs an API key."""
@@ -54,7 +54,7 @@ class Site(Strict):
     """The cards that this site may use, in PCI order; left out they are discovered."""
     secrets: dict[EnvName, Secret] = Field(default_factory=dict)
     """Variables for the engine whose values nobody may see; `VLLM_API_KEY` turns authentication on."""
-    companions: list[Text] = Field(default_factory=list)
+    companions: list[PathText] = Field(default_factory=list)
     """Compose files of your own that run beside the engine; it answers to `engine:8000` on their network."""
     router: Router | None = None
     """How `drain` takes this engine out of a router's rotation, and `restore` back in."""

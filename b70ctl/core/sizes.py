@@ -13,6 +13,41 @@ LONGEST_WORD = 2**17 - 1
 """Bytes of one argument or variable, its name included, that Linux gives to a program."""
 
 
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes of one part of a path, and of all of it."""
+
+
+def nameable(path: str) -> str:
+    """A path as it stands; ValueError for one that no file system has."""
+    if "\0" in path:
+        raise ValueError("a path has no NUL character in it")
+    size = len(path.encode(errors="surrogatepass"))
+    longest = max(len(part.encode(errors="surrogatepass")) for part in path.split("/"))
+    if size > LONGEST_PATH or longest > LONGEST_NAME:
+        which = f"a path of {size:,} bytes" if size > LONGEST_PATH else f"a name of {longest:,} bytes in a path"
+        raise ValueError(f"{path[:40]}… is {which}; no file system has more than {LONGEST_NAME} in a name, and "
+                         f"{LONGEST_PATH:,} in all")  # fmt: skip
+    return path
+
+
+LONGEST_BELOW = 1000
+"""Bytes of a path below a folder, which has a path of its own."""
+
+
+def below(path: str) -> str:
+    """A path of a file below some folder, as it stands; ValueError for one that leaves it, or is not its plain self.
+
+    Two spellings of one file would pass for two files.
+    """
+    if ".." in path.split("/") or path == ".":
+        raise ValueError("it is no file below its folder")
+    if path != (plain := posixpath.normpath(path)):
+        raise ValueError(f"write it as {plain[:100]}")
+    if (size := len(path.encode(errors="surrogatepass"))) > LONGEST_BELOW:
+        raise ValueError(f"{path[:40]}… is a path of {size:,} bytes; {LONGEST_BELOW:,} at most lie below a folder")
+    return nameable(path)
+
+
 def mountable(target: str) -> str:
     """A path of the container, as it stands; ValueError for one that no container starts with."""
     place = posixpath.normpath(target).lstrip("/")

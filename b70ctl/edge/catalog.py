@@ -69,7 +69,7 @@ class Catalog:
     def entry(self, name: str, *, parents: bool = False) -> Entry:
         """The file of a profile; UsageError names every place that was tried and what is close."""
         if not NAME.fullmatch(name):
-            raise UsageError(f"`{name}` cannot be a profile's name", hint="b70ctl profiles list")
+            raise UsageError(f"{_shown(name)} cannot be a profile's name", hint="b70ctl profiles list")
         tried = []
         for origin, folder in self.folders("profiles"):
             for directory in (folder, folder / "_base") if parents else (folder,):
@@ -111,6 +111,8 @@ class Catalog:
 
     def patch(self, name: str) -> Patch:
         """A patch by name."""
+        if not NAME.fullmatch(name):
+            raise UsageError(f"{_shown(name)} cannot be a patch's name", hint="b70ctl patches list")
         for _, folder in self.folders("patches"):
             path = folder / name / "patch.yaml"
             if path.is_file():
@@ -121,8 +123,14 @@ class Catalog:
 
     def patches(self) -> list[str]:
         """Names of all patches."""
-        found = {path.parent.name for _, folder in self.folders("patches") for path in folder.glob("*/patch.yaml")}
-        return sorted(found)
+        return sorted({folder.name for folder in self._patch_folders() if NAME.fullmatch(folder.name)})
+
+    def misnamed_patches(self) -> list[Path]:
+        """Folders that hold a patch under what cannot be a patch's name, so that nothing can ask for it."""
+        return sorted(folder for folder in self._patch_folders() if not NAME.fullmatch(folder.name))
+
+    def _patch_folders(self) -> list[Path]:
+        return [path.parent for _, folder in self.folders("patches") for path in folder.glob("*/patch.yaml")]
 
     def images(self) -> list[ImageFacts]:
         """The shipped catalog of known images."""

@@ -43,8 +43,7 @@ class Composer:
         ran = self._call(folder, "config", "--format", "json", "--no-path-resolution")
         if ran.code != 0:
             raise Refused(f"Compose {self.text} refuses {folder / 'compose.yaml'}: {_said(ran)}")
-        document: dict[str, Any] = json.loads(ran.stdout)
-        return document
+        return self._read(ran, str(folder / "compose.yaml"))
 
     def up(self, folder: Path) -> None:
         """Create and start the release's container; a container that exists is not made anew."""
@@ -69,13 +68,22 @@ class Composer:
         ran = self._companions(file, project, "config", "--format", "json", "--no-path-resolution")
         if ran.code != 0:
             raise Refused(f"Compose {self.text} refuses the companions: {_said(ran)}")
-        document: dict[str, Any] = json.loads(ran.stdout)
-        return document
+        return self._read(ran, "the companions")
 
     @property
     def text(self) -> str:
         """The version as people write it."""
         return ".".join(map(str, self.version))
+
+    def _read(self, ran: Ran, what: str) -> dict[str, Any]:
+        # Compose 2.30 says no with exit 0 and nothing on stdout, where two mounts have one target
+        try:
+            document = json.loads(ran.stdout)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise Refused(f"Compose {self.text} does not say how it reads {what}: {_said(ran)}")
+        return document
 
     def _companions(self, file: Path, project: str, *words: str) -> Ran:
         argv = (self.binary, "-p", project, "-f", str(file), *words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from b70ctl.core.compose import LABEL
 from b70ctl.core.release import Container, Observed, Release
 from b70ctl.edge.container import as_container, file_in
+from b70ctl.edge.shortlived import short_lived
 from b70ctl.edge.speaking import in_progress, reason, speaking, spoken
 from b70ctl.errors import DaemonError, MachineError
 
@@ -32,7 +33,8 @@ def connect() -> Daemon:
     try:
         client = docker.from_env(timeout=CALL_SECONDS, version="auto")
         found = tuple(int(part) for part in str(client.version()["ApiVersion"]).split("."))
-    except (DockerException, requests.exceptions.RequestException, OSError) as error:
+    except (DockerException, requests.exceptions.RequestException, OSError, ValueError, KeyError, TypeError) as error:
+        # ValueError: a DOCKER_HOST that no URL is, as with port 99999
         raise MachineError(f"no Docker Engine answers: {reason(error)}",
                            hint="sudo systemctl start docker, or: docker context use NAME") from None  # fmt: skip
     if found < OLDEST_API:
@@ -45,6 +47,12 @@ class Daemon:
     """The calls that b70ctl makes, and no others."""
 
     client: Any
+    site: Path | None = None
+    """Whose lock is held: its short containers say so, and the next command that holds it takes away what is left."""
+
+    def holding(self, site: Path) -> Daemon:
+        """The same daemon, for as long as the lock of the site in that directory is held."""
+        return replace(self, site=site)
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -208,19 +216,13 @@ class Daemon:
 
     def run_once(self, image: str, argv: list[str], seconds: int) -> str:
         """What a short container prints: no network, no card, nothing mounted, removed whatever happens."""
-        with speaking(f"running {image}"):
-            made = self.client.api.create_container(
-                image, entrypoint=argv[:1], command=argv[1:], labels={f"{LABEL}.probe": "1"}, network_disabled=True,
-                host_config=self.client.api.create_host_config(network_mode="none", cap_drop=["ALL"],
-                                                               security_opt=["no-new-privileges:true"]),
-            )  # fmt: skip
-        try:
-            with speaking(f"running {image}"):
-                self.client.api.start(made["Id"])
-                code = self.client.api.wait(made["Id"], timeout=seconds)["StatusCode"]
-                out: bytes = self.client.api.logs(made["Id"], stdout=True, stderr=code != 0)
-        finally:
-            self.remove(made["Id"])
+        bare = self.client.api.create_host_config(network_mode="none", cap_drop=["ALL"],
+                                                  security_opt=["no-new-privileges:true"])  # fmt: skip
+        how = {"entrypoint": argv[:1], "command": argv[1:], "network_disabled": True, "host_config": bare}
+        with short_lived(self, f"running {image}", image, **how) as made:
+            self.client.api.start(made)
+            code = self.client.api.wait(made, timeout=seconds)["StatusCode"]
+            out: bytes = self.client.api.logs(made, stdout=True, stderr=code != 0)
         text = out.decode("utf-8", errors="replace")
         if code != 0:
             raise DaemonError(f"the image's own python failed with exit {code}: {text.strip().splitlines()[-1:]}")
@@ -237,14 +239,9 @@ class Daemon:
 
     def read_file(self, image: str, path: str) -> bytes | None:
         """One file out of an image, without starting it; None when it is not there."""
-        with speaking(f"reading {path} from {image}"):
-            made = self.client.api.create_container(image, entrypoint=["/bin/true"], labels={f"{LABEL}.probe": "1"})
-        try:
-            with speaking(f"reading {path} from {image}"):
-                try:
-                    chunks, _ = self.client.api.get_archive(made["Id"], path)
-                except NotFound:
-                    return None
-                return file_in(b"".join(chunks))
-        finally:
-            self.remove(made["Id"])
+        with short_lived(self, f"reading {path} from {image}", image, entrypoint=["/bin/true"]) as made:
+            try:
+                chunks, _ = self.client.api.get_archive(made, path)
+            except NotFound:
+                return None
+            return file_in(b"".join(chunks))

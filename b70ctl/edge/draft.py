@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shlex
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from b70ctl.core.deployment import Mount, Order
+from b70ctl.core import serving
+from b70ctl.core.deployment import Deployment, Mount, Order
 from b70ctl.core.draft import Reach, described, overridden
 from b70ctl.edge.files import read_bytes
 from b70ctl.edge.links import lost
-from b70ctl.errors import Refused
+from b70ctl.errors import B70Error, Refused
 
 MOST = 4 * 1024 * 1024
 """Bytes of a config.json that is still one."""
@@ -54,12 +56,39 @@ def config(file: Path) -> dict[str, Any]:
 
 def changed(order: Order, mounts: Iterable[Mount]) -> bytes:
     """The config with its overrides; Refused for one that the container would not find where it looks for it."""
+    made = overridden(config(Path(order.source)), order.overrides)
+    _refuse_lost(order, tuple(mounts))
+    return json.dumps(made, indent=2).encode()
+
+
+def in_the_way(deployment: Deployment, missing: Collection[str]) -> list[B70Error]:
+    """What keeps a release from carrying a draft's changed config.
+
+    What is `missing`, or lost on the way to what must lie on this host, is told with that and not again.
+    """
+    found: list[B70Error] = []
+    for order in deployment.files:
+        if order.kind == "draft-config" and order.source not in missing:
+            try:
+                overridden(config(Path(order.source)), order.overrides)
+                if order.source not in deployment.requires:
+                    _refuse_lost(order, deployment.mounts)
+            except Refused as error:
+                found.append(error)
+    return found
+
+
+def _refuse_lost(order: Order, mounts: Collection[Mount]) -> None:
     file = Path(order.source)
-    made = overridden(config(file), order.overrides)
     if link := lost(file, mounts):
+        # a draft of one's own lies below the site's models, wherever it was before
+        models = next((mount.source for mount in mounts if mount.target == serving.MODELS), None)
+        name = f"{Path(order.name).name}-copied"
+        copied = shlex.quote(f"{models or 'MODELS'}/{name}")
+        setting = "" if models else "; in site.yaml: models: MODELS"
         raise Refused(
             f"the draft's {link} is a link to {link.readlink()}, which the container does not have: the engine would "
             "not find the draft",
-            hint=f"cp -rL {file.parent} {file.parent}-copied, and name that as the draft",
+            hint=f"cp -rL {shlex.quote(str(file.parent))} {copied}{setting}; then in the profile, with the same "
+            f"overrides: draft: {{path: {name}}}",
         )
-    return json.dumps(made, indent=2, ensure_ascii=False).encode()

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import json
 import os
+import re
+import secrets
 import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -23,6 +25,8 @@ KINDS = {
 }
 
 
+FRESH = re.compile(r".*\.([0-9]+)-[0-9a-f]{8}\.new", re.DOTALL)
+"""The name of a file that a process is writing, before it is whole; the number is the process."""
 STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -48,9 +52,9 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
     fresh = path
     try:
         target = _target(path)
-        path, fresh = target, target.with_name(target.name + ".new")
+        # a name of this write's own: another process may be at the same file
+        path, fresh = target, target.with_name(f"{target.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.new")
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             os.fchmod(file.fileno(), mode)
@@ -59,11 +63,23 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
             os.fsync(file.fileno())
         fresh.replace(path)
         sync(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             if fresh is not path:
                 fresh.unlink(missing_ok=True)
-        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+        if isinstance(error, OSError):
+            raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half written in a folder; what a living one is writing stays."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            found = FRESH.fullmatch(path.name)
+            if found and not Path("/proc", found[1]).exists():
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
 
 def _target(path: Path) -> Path:
@@ -99,7 +115,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     try:
         found: Mapping[str, Any] | None = json.loads(raw) if raw is not None else None
         return dict(found) if found is not None else None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise B70Error(f"{path} is damaged: {error}", hint=f"mv {path} {path}.damaged") from error
 
 

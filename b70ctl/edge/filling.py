@@ -18,12 +18,12 @@ from b70ctl.core.patchcheck import other_base
 from b70ctl.core.release import Release
 from b70ctl.core.site import API_KEY, Secret, Site
 from b70ctl.edge import draft, plugin
+from b70ctl.edge.carrying import MOST_CARRIED, read_carried
 from b70ctl.edge.files import read_bytes, replace
 from b70ctl.edge.places import expanded
 from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import MachineError, Refused, UsageError
 
-MOST_CARRIED = 64 * 1024 * 1024
 MOST_SECRET = 16_384
 """Bytes of one secret; a header of more than that is refused on its way."""
 LEFT_OUT = frozenset({".git", "__pycache__"})
@@ -77,12 +77,12 @@ def fingerprints(deployment: Deployment, secrets: Mapping[str, str], salt: str) 
 
 def _fingerprint(order: Order) -> str:
     try:
-        files = _tree(order) if order.kind == "tree" else {order.to: read_bytes(Path(order.source))}
+        files = _tree(order) if order.kind == "tree" else {order.to: read_carried(Path(order.source))}
     except (OSError, Refused):
         return "absent"
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
     return digest.hexdigest()[:16]
 
 
@@ -95,7 +95,7 @@ def _tree(order: Order) -> dict[str, bytes]:
         if not paths or size > MOST_CARRIED:
             what = f"holds {size:,} bytes; {MOST_CARRIED:,} at most are copied into a release" if paths else "is empty"
             raise Refused(f"{source} {what}", hint=f"write an absolute path to mount it as it is: {source}")
-        return {name: read_bytes(path) for name, path in paths.items()}
+        return {name: read_carried(path) for name, path in paths.items()}
     except OSError as error:
         raise Refused(f"{source} cannot be read: {_why(error)}") from error
 
@@ -132,10 +132,12 @@ def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
 
 def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
     try:
-        content = read_bytes(Path(order.source))
+        content = read_carried(Path(order.source))
     except OSError as error:
         scripts = patches[order.name].scripts
-        where = next((script.where for script in scripts if order.source.endswith(script.file)), None)
+        where = next(
+            (script.where for script in scripts if order.source.endswith(script.file)), f"ls -l {order.source}"
+        )
         raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=where) from error
     found = hashlib.sha256(content).hexdigest()
     if order.sha256 and found != order.sha256:
@@ -151,6 +153,7 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
 def fill(folder: Path, files: Mapping[str, bytes], text: str, secrets: Mapping[str, str]) -> None:
     """Write everything into a release folder that nobody reads yet."""
     for name, content in files.items():
+        _refuse_outside(name)
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -160,6 +163,13 @@ def fill(folder: Path, files: Mapping[str, bytes], text: str, secrets: Mapping[s
     replace(folder / "compose.yaml", text)
     if secrets:
         replace(folder / SECRETS_FILE, "".join(f"{name}={value}\n" for name, value in secrets.items()), mode=0o600)
+
+
+def _refuse_outside(name: str) -> None:
+    """Raise for a file that would not lie in the release, whoever named it."""
+    if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+        raise Refused(f"{name!r} is no place in a release, and nothing is written outside of it",
+                      hint="b70ctl profiles lint PROFILE, and look at the names of its patches and mounts")  # fmt: skip
 
 
 def read_secrets(site: Site, root: Path) -> dict[str, str]:

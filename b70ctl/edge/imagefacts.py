@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts
-from b70ctl.edge.files import read_json, replace
+from b70ctl.edge.files import read_bytes, replace
 from b70ctl.errors import DaemonError, Refused
 
 if TYPE_CHECKING:  # facts that are known already are read without Docker
     from b70ctl.edge.daemon import Daemon
 
 SECONDS = 120
+MOST_KEPT = 1_000_000
+"""Bytes of one image's facts; a longer file is none of ours."""
 
 # runs in the image's own python, which may be any from 3.10 on; prints one JSON object
 QUESTIONS = r"""
@@ -60,16 +62,23 @@ def facts_file(folder: Path, image_id: str) -> Path:
 
 def kept_facts(folder: Path, about: dict[str, Any], ref: str, files: Iterable[str] = ()) -> ImageFacts | None:
     """Facts that an earlier probe of this very image found, if they cover `files`."""
-    known = read_json(facts_file(folder, about["Id"]))
-    if known is None or not set(files) <= set(known["files"]):
+    known = _kept(facts_file(folder, about["Id"]))
+    if known is None or known.id != about["Id"] or not set(files) <= set(known.files):
         return None
-    return ImageFacts.model_validate(known | {"ref": ref, "digest": digest_of(about, ref)})
+    return known.model_copy(update={"ref": ref, "digest": digest_of(about, ref)})
 
 
 def all_kept(folder: Path) -> list[ImageFacts]:
     """Facts of every image that was ever asked here."""
-    found = [read_json(path) for path in sorted((folder / "images").glob("*.json"))]
-    return [ImageFacts.model_validate(known) for known in found if known is not None]
+    return [known for path in sorted((folder / "images").glob("*.json")) if (known := _kept(path)) is not None]
+
+
+def _kept(path: Path) -> ImageFacts | None:
+    # what is kept is only a memory of what the image says: where it was spoilt, the image is asked anew
+    try:
+        return ImageFacts.model_validate_json(read_bytes(path, MOST_KEPT))
+    except (OSError, ValueError):
+        return None
 
 
 def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | None = None) -> ImageFacts:
@@ -83,14 +92,24 @@ def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | Non
         raise Refused(f"Docker does not have the image {ref}", hint=f"docker pull {ref}")
     argv = ["python3", "-s", "-c", QUESTIONS, *sorted(set(files))]
     try:
-        answers = json.loads(daemon.run_once(about["Id"], argv, SECONDS).strip().splitlines()[-1])
-    except (ValueError, IndexError) as error:
-        raise DaemonError(f"image {ref} did not answer what it holds") from error
-    if not answers["vllm"]:
+        facts = _facts(about, ref, json.loads(daemon.run_once(about["Id"], argv, SECONDS).strip().splitlines()[-1]))
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        hint = f"docker run --rm --entrypoint python3 {ref} -V"
+        raise DaemonError(f"image {ref} did not answer what it holds", hint=hint) from error
+    if facts is None:
         raise Refused(f"image {ref} holds no vLLM: its python finds no such package")
+    if keep is not None:
+        replace(facts_file(keep, about["Id"]), facts.model_dump_json(indent=1))
+    return facts
+
+
+def _facts(about: dict[str, Any], ref: str, answers: dict[str, Any]) -> ImageFacts | None:
+    """What its python answered, with what Docker knows of it; None where it has no vLLM."""
+    if not answers["vllm"]:
+        return None
     config = about.get("Config") or {}
     env = dict(item.split("=", 1) for item in config.get("Env") or [] if "=" in item)
-    facts = ImageFacts(
+    return ImageFacts(
         ref=ref,
         id=about["Id"],
         digest=digest_of(about, ref),
@@ -100,9 +119,6 @@ def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | Non
         source="probe",
         **answers,
     )
-    if keep is not None:
-        replace(facts_file(keep, about["Id"]), facts.model_dump_json(indent=1))
-    return facts
 
 
 def digest_of(about: dict[str, Any], ref: str) -> str | None:

@@ -101,7 +101,7 @@ def prove_files(release: Release, world: World) -> tuple[dict[str, Any], ...]:
             imported.Seen.model_validate(each)
             for each in json.loads([line for line in answer.splitlines() if line.startswith("[")][-1])
         ]
-    except (ValueError, IndexError, TypeError, ValidationError) as error:
+    except (ValueError, IndexError, TypeError, RecursionError, ValidationError) as error:
         raise EngineError(f"the engine's container did not say which files Python imports: {answer[-200:]}") from error
     finding = imported.judged(changed, _digests(release, world), seen)
     world.tell(Probed(release.id, finding.probe, finding.passed, finding.detail))

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from b70ctl.core.incident import incident_name
 from b70ctl.core.kernels import PACKAGE
 from b70ctl.edge import places
-from b70ctl.edge.files import read_bytes, replace
+from b70ctl.edge.carrying import MOST_CARRIED, read_carried
+from b70ctl.edge.files import replace
 from b70ctl.edge.process import overhear, program
 from b70ctl.errors import MachineError, Refused
 
@@ -34,7 +36,7 @@ LEFT_OUT = frozenset({"__pycache__", "tests"})
 def find(root: Path | None) -> tuple[Path, str]:
     """The package's folder and whose it is: a site's own `kernels/b70_kernels` wins over the shipped one."""
     own = root / "kernels" / PACKAGE if root else None
-    if own and own.is_dir():
+    if root and own and _is_folder(root / "kernels") and _is_folder(own):
         return own, "site"
     shipped = places.kernels(PACKAGE)
     if not shipped.is_dir():
@@ -43,16 +45,35 @@ def find(root: Path | None) -> tuple[Path, str]:
     return shipped, "shipped"
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether a site has a folder there; Refused where something else, or a link to nowhere, is in its place."""
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            return True
+        why = "it is not a folder"
+    except FileNotFoundError:
+        if not path.is_symlink():
+            return False
+        why = "it is a link to what is not there"
+    except OSError as error:
+        why = str(error.strerror)
+    raise Refused(f"the site's own kernels cannot be read at {path}: {why}; the shipped ones do not step in for them",
+                  hint=f"ls -ld {path}; once it is gone, the shipped ones are used")  # fmt: skip
+
+
 def carried(package: Path) -> dict[str, bytes]:
     """The package's files by their path in it: Python and tables, no caches and no tests."""
-    found = {}
+    found: dict[str, bytes] = {}
+    left = MOST_CARRIED
     try:
         for path in sorted(package.rglob("*")):
             parts = path.relative_to(package).parts
             if path.suffix in CARRIED and not LEFT_OUT & {*parts} and path.is_file():
-                found["/".join(parts)] = read_bytes(path)
+                found["/".join(parts)] = content = read_carried(path, left)
+                left -= len(content)
     except OSError as error:
-        raise Refused(f"the kernels in {package} cannot be read: {error.filename}: {error.strerror}") from error
+        raise Refused(f"the kernels in {package} cannot be read: {error.filename}: {error.strerror}",
+                      hint=f"ls -l {error.filename}") from error  # fmt: skip
     return found
 
 
@@ -65,7 +86,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     """The same of files that were read already."""
     found = hashlib.sha256()
     for name, content in sorted(files.items()):
-        found.update(f"{name}\0".encode() + hashlib.sha256(content).digest())
+        found.update(f"{name}\0".encode(errors="surrogateescape") + hashlib.sha256(content).digest())
     return found.hexdigest()
 
 

@@ -16,8 +16,16 @@ def lost(file: Path, mounts: Iterable[Mount]) -> Path | None:
     """The first link to `file` that leads nowhere inside the container; None where the container sees the file.
 
     An absolute link means the same path in there, and one that climbs out of its mount another one: both are lost
-    unless something is mounted where they lead. The file is seen through the deepest mount that holds it.
+    unless something is mounted where they lead. The file is seen through the deepest mount that holds it. What may not
+    be looked at is not called lost.
     """
+    try:
+        return _lost(file, mounts)
+    except OSError:
+        return None
+
+
+def _lost(file: Path, mounts: Iterable[Mount]) -> Path | None:
     everywhere = list(mounts)
     holding = [each for each in everywhere if file.is_relative_to(each.source)]
     mount = max(holding, key=lambda each: len(Path(each.source).parts), default=None)

@@ -109,5 +109,5 @@ def _holder(path: Path) -> str:
     try:
         known = json.loads(read_bytes(path))
         return f"`{known['command']}` (pid {known['pid']}, since {known['since']})"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another command"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 
 from b70ctl.core.deployment import Order
 from b70ctl.core.kernels import PACKAGE, TABLE
 from b70ctl.core.plugin import Kernels, is_ours, label, read_kernels, refuse_bad_table
-from b70ctl.edge.files import read_text
+from b70ctl.edge.carrying import read_carried
 from b70ctl.edge.kernels import carried, digest_of, find
 from b70ctl.errors import Refused
 
@@ -20,17 +21,46 @@ def described(root: Path | None) -> Kernels:
     files = carried(package)
     found = read_kernels(str(package), origin, files, digest_of(files))
     table = root / TABLE if root else None
-    if table is None or (text := read_text(table)) is None:
+    if table is None or (content := _table(table)) is None:
         return found
-    refuse_bad_table(str(table), text)
+    refuse_bad_table(str(table), content)
     return replace(found, table=str(table))
+
+
+def _table(path: Path) -> bytes | None:
+    """A site's table of tile sizes; None where it has none. Refused where it cannot be read."""
+    try:
+        return read_carried(path)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path.is_symlink():
+            return None
+        raise Refused(f"{path}, which `kernels: b70` would carry to the engine, cannot be read: {error.strerror}",
+                      hint=f"ls -l {path}; without it the shipped tile sizes are used") from error  # fmt: skip
+
+
+def table_text(path: Path) -> str | None:
+    """A table's text, to be joined with a new one; None where there is none that could be."""
+    try:
+        return read_carried(path).decode("utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def holds(folder: Path) -> bool:
     """Whether a folder has a package of this name, or says that one is installed; one that is not there has none."""
     try:
         return any(is_ours(each.name) for each in folder.iterdir())
-    except OSError:
+    except (OSError, ValueError):
+        return False
+
+
+def is_archive(place: Path) -> bool:
+    """Whether a place on Python's path is a file, or lies inside one: Python reads packages out of those too."""
+    try:
+        return not stat.S_ISDIR(place.stat().st_mode)
+    except NotADirectoryError:
+        return True
+    except (OSError, ValueError):
         return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -94,8 +95,10 @@ def _exists(path: str) -> bool:
     """Whether a path is there; one that may not be looked at is the daemon's to find."""
     try:
         return Path(path).exists()
-    except OSError:
-        return True
+    except ValueError:
+        return False
+    except OSError as error:
+        return error.errno != errno.ENAMETOOLONG
 
 
 def _holders(

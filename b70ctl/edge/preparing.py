@@ -106,7 +106,8 @@ class Workshop:
         found = plugin.described(self.catalog.root)
         folders = searched(written.profile, (facts.pythonpath, facts.site_packages), self.place)
         rivals = dict.fromkeys(entry for entry, folder in folders if plugin.holds(Path(folder)))
-        return replace(found, rivals=tuple(rivals))
+        archives = dict.fromkeys(entry for entry, folder in folders if plugin.is_archive(Path(folder)))
+        return replace(found, rivals=tuple(rivals), archives=tuple(archives))
 
     def patched(self, written: Written, *, probe: bool = False) -> tuple[dict[str, Patch], ImageFacts]:
         """A profile's patches and what is known of its image; Refused when one is not meant for the other."""

@@ -10,6 +10,7 @@ from b70ctl.core.losses import lost_words
 from b70ctl.core.plan import Step, Verb
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
 from b70ctl.edge.executor import learnt, note_leaving
+from b70ctl.edge.files import sweep
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
@@ -28,6 +29,8 @@ def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]
     new state could not be recorded, or the old one not be brought back.
     """
     world.store.sweep()
+    for folder in (world.root, world.root / "profiles"):
+        sweep(folder)
     op = unfinished(world.store.ops())
     if op is None:
         return None, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from b70ctl.core.strict import Name, Strict, Text
 from b70ctl.edge import yamlfile
 from b70ctl.edge.catalog import checked
 from b70ctl.edge.files import replace
+from b70ctl.edge.yamlfile import Document
 
 FILE = "b70ctl.lock.yaml"
 HEAD = "# Written by b70ctl; keep it with site.yaml. Images that were pinned, patch bases that were accepted.\n"
@@ -38,13 +40,19 @@ class SiteLock(Strict):
 
 
 def read_lock(root: Path | None) -> SiteLock:
-    """The site's lock file; empty where there is none."""
-    if root is None or not (root / FILE).exists():
+    """The site's lock file; empty where there is none, and UsageError for one that is there and cannot be read."""
+    # a link that leads nowhere is no file that was never written: what it pinned is not to be forgotten in silence
+    if root is None or not os.path.lexists(root / FILE):
         return SiteLock()
-    document = yamlfile.read(root / FILE)
+    return _understood(yamlfile.read(root / FILE))
+
+
+def _understood(document: Document) -> SiteLock:
     return checked(SiteLock, document.data, [document])
 
 
 def write_lock(root: Path, lock: SiteLock) -> None:
-    """Replace the lock file."""
-    replace(root / FILE, HEAD + yamlfile.dump(lock.model_dump(mode="json")))
+    """Replace the lock file; UsageError for what could not be read again, and then it stays as it was."""
+    text = HEAD + yamlfile.dump(lock.model_dump(mode="json"))
+    _understood(yamlfile.parse(text, str(root / FILE)))
+    replace(root / FILE, text)

@@ -61,6 +61,6 @@ def _understood(said: str, who: str) -> Software:
     try:
         answers: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
         status = kept(DPKG, str(answers.get("dpkg") or ""))
-    except (ValueError, IndexError, AttributeError) as error:
+    except (ValueError, IndexError, AttributeError, RecursionError) as error:
         raise DaemonError(f"{who} did not answer what it holds") from error
     return software_of_answers(answers | {"dpkg": status})

@@ -15,11 +15,12 @@ from b70ctl.edge import draining, filling, window
 from b70ctl.edge.boot import follow
 from b70ctl.edge.companions import start_companions
 from b70ctl.edge.files import now
+from b70ctl.edge.forgetting import forget
 from b70ctl.edge.imported import prove_files
 from b70ctl.edge.proving import prove
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG
 from b70ctl.edge.world import World, image_tag
-from b70ctl.errors import B70Error, DaemonAway, DaemonError, EngineError, Refused
+from b70ctl.errors import B70Error, DaemonError, EngineError, Refused
 
 LOG_LINES = 5000
 """Lines of an engine's log that stay with its release."""
@@ -197,33 +198,6 @@ def _idle(_: Step, world: World) -> None:
     world.update_state(stopped=True)
 
 
-def _forget(step: Step, world: World) -> None:
-    """Everything that belongs to a release, its folder last: cut off in between, the rest is still to be found."""
-    container = world.container(step.subject)
-    if container is not None and container.state == "running":
-        raise Refused(f"release {step.subject} runs, so it is not forgotten")
-    kept = world.store.releases()
-    release = kept.get(step.subject)
-    if release is None:
-        return
-    if container is not None and release.kind == "engine":
-        world.daemon.remove(container.id)
-    world.daemon.untag(":".join(image_tag(world.site, step.subject)))
-    volume = release.deployment.cache_volume
-    if release.kind == "engine" and all(
-        other.deployment.cache_volume != volume for other in kept.values() if other.id != release.id
-    ):
-        try:
-            world.daemon.remove_volume(volume)
-        except DaemonAway:
-            raise
-        except DaemonError:
-            pass  # a container of somebody's uses it; a cache is no reason to stop
-    state = world.store.state()
-    world.update_state(snapshots={name: of for name, of in state.snapshots.items() if of != step.subject})
-    world.store.forget(step.subject)
-
-
 STEPS: dict[Verb, Callable[[Step, World], None]] = {
     Verb.WRITE: _write,
     Verb.ADOPT: _adopt,
@@ -237,7 +211,7 @@ STEPS: dict[Verb, Callable[[Step, World], None]] = {
     Verb.REMOVE: _remove,
     Verb.DISCARD: _discard,
     Verb.IDLE: _idle,
-    Verb.FORGET: _forget,
+    Verb.FORGET: forget,
     Verb.WITHDRAW: draining.withdraw,
     Verb.SETTLE: draining.settle,
     Verb.HALT: draining.halt,

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel
+from typing import Any
 
 from b70ctl.core import journal
 from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Release, State, Verdict, number_of
-from b70ctl.edge.files import append, now, read_text, replace, sync, sync_tree
-from b70ctl.errors import B70Error, MachineError, Refused
-
-Kind = TypeVar("Kind", bound=BaseModel)
+from b70ctl.edge.files import append, now, read_text, replace, sweep, sync, sync_tree
+from b70ctl.edge.records import parsed, read, readable
+from b70ctl.errors import MachineError, Refused
 
 PARTIAL = ".partial-"
 SCRATCH = ".check-"
+NAMED = re.compile(r"[0-9]{4,}-[a-z0-9-]*")
+"""What a release's folder is called."""
 PROVEN_LOG = "engine.log"
 FAILED_LOG = "failed.log"
 
@@ -67,7 +67,7 @@ class Store:
     def state(self) -> State:
         """What the site serves."""
         raw = read_text(self.folder / "state.json")
-        return _model(State, raw, self.folder / "state.json") if raw is not None else self._rebuilt()
+        return parsed(State, raw, self.folder / "state.json") if raw is not None else self._rebuilt()
 
     def _rebuilt(self) -> State:
         """What can be told of the state without its file, as after it was moved out of the way."""
@@ -100,34 +100,45 @@ class Store:
 
     def releases(self) -> dict[str, Release]:
         """Every whole release, oldest first."""
-        found = []
+        # one that cannot be read is told by `release`, and is in nobody's way here
+        found = [release for release in self._folders().values() if release is not None]
+        return {release.id: release for release in sorted(found, key=lambda each: each.number)}
+
+    def unread(self) -> list[str]:
+        """Folders that are called like releases, and cannot be read as such."""
+        return sorted(name for name, release in self._folders().items() if release is None and NAMED.fullmatch(name))
+
+    def _folders(self) -> dict[str, Release | None]:
+        found: dict[str, Release | None] = {}
         with contextlib.suppress(FileNotFoundError):
             for path in (self.folder / "releases").iterdir():
-                raw = None if path.name.startswith(PARTIAL) else read_text(path / "release.json")
-                if raw is not None:
-                    # one that cannot be read is told by `release`, and is in nobody's way here
-                    with contextlib.suppress(ValueError):
-                        found.append(Release.model_validate_json(raw))
-        return {release.id: release for release in sorted(found, key=lambda each: each.number)}
+                if not path.name.startswith(PARTIAL):
+                    raw = read_text(path / "release.json")
+                    found[path.name] = read(raw) if raw is not None else None
+        return found
 
     def release(self, name: str) -> Release:
         """One release."""
         raw = read_text(self.release_folder(name) / "release.json")
         if raw is None:
             raise Refused(f"release {name} is not in {self.folder / 'releases'}", hint="b70ctl history")
-        return _model(Release, raw, self.release_folder(name) / "release.json")
+        return parsed(Release, raw, self.release_folder(name) / "release.json")
 
     @contextlib.contextmanager
     def writing(self, release: Release) -> Iterator[Path]:
-        """A folder to fill, which becomes the release's own in one step when the block ends without error."""
+        """A folder to fill, which becomes the release's own in one step when the block ends without error.
+
+        Refused where its record would not be read again as it is: nobody could go back to such a release.
+        """
         final = self.release_folder(release.id)
         partial = final.with_name(PARTIAL + final.name)
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             yield partial
+            record = readable(release)
             replace(partial / "deployment.json", release.deployment.canonical())
-            replace(partial / "release.json", release.model_dump_json(indent=1))
+            replace(partial / "release.json", record)
             sync_tree(partial)
             partial.rename(final)
             sync(final.parent)
@@ -147,19 +158,21 @@ class Store:
 
     def sweep(self) -> None:
         """Remove what a cut-off command left half written."""
+        sweep(self.folder)
+        sweep(self.folder / "images")
         with contextlib.suppress(FileNotFoundError):
             for path in (self.folder / "releases").iterdir():
                 if path.name.startswith(PARTIAL):
                     shutil.rmtree(path, ignore_errors=True)
-        for path in self.folder.glob("*.new"):
-            path.unlink(missing_ok=True)
+                else:
+                    sweep(path)
         for path in self.folder.glob(f"{SCRATCH}*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def verdict(self, release: str) -> Verdict | None:
         """What became of a release, when it was ever started."""
         raw = read_text(self.release_folder(release) / "verdict.json")
-        return _model(Verdict, raw, self.release_folder(release) / "verdict.json") if raw is not None else None
+        return parsed(Verdict, raw, self.release_folder(release) / "verdict.json") if raw is not None else None
 
     def save_verdict(self, release: str, verdict: Verdict) -> None:
         """Record what became of a release."""
@@ -216,11 +229,3 @@ def _still_there(folder: Path) -> None:
     """Raise for a folder that somebody took away: a memory that begins anew would be worth less than none."""
     if not folder.is_dir():
         raise MachineError(f"{folder} is gone: it was removed while this command was at work", hint="docker ps --all")
-
-
-def _model(kind: type[Kind], raw: str, path: Path) -> Kind:
-    try:
-        return kind.model_validate_json(raw)
-    except ValueError as error:
-        what = str(error).splitlines()[0]
-        raise B70Error(f"{path} is damaged: {what}", hint=f"mv {path} {path}.damaged") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from b70ctl.errors import UsageError
 MOST_BYTES = 1_000_000
 MOST_ALIASES = 100
 MOST_DEPTH = 50
+MOST_DIGITS = 400
+"""A whole number of more is refused: no float holds it, and Python writes none of more than 4300."""
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -47,6 +50,7 @@ def _int(loader: Any, node: Any) -> int:
 _Core.add_constructor("tag:yaml.org,2002:int", _int)
 
 TEXT = "tag:yaml.org,2002:str"
+INT, FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -88,7 +92,7 @@ def read(path: Path) -> Document:
             raise UsageError(f"{path} has {path.stat().st_size:,} bytes; more than {MOST_BYTES:,} are not read")
         raw = read_bytes(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=f"ls -ld {path}") from error
     return parse(raw, str(path))
 
 
@@ -157,12 +161,15 @@ def _walk(node: Any, path: tuple[str | int, ...], lines: dict[tuple[str | int, .
     if len(lines) > MOST_BYTES // 10:
         raise UsageError(f"{name}: its aliases grow to more than {MOST_BYTES // 10:,} values")
     lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.ScalarNode):
+        _refuse_unwritable(node, name)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, child in node.value:
             if key.tag not in (TEXT, MERGE):
                 shown = f"`{key.value}`" if isinstance(key, yaml.ScalarNode) else "a list or a mapping"
                 raise UsageError(f"{name}:{key.start_mark.line + 1}: a key is text, and {shown} is not; quote it")
+            _refuse_unwritable(key, name)
             word = str(key.value)
             if word in seen:
                 raise UsageError(f"{name}:{key.start_mark.line + 1}: `{word}` stands here twice")
@@ -172,6 +179,26 @@ def _walk(node: Any, path: tuple[str | int, ...], lines: dict[tuple[str | int, .
     elif isinstance(node, yaml.SequenceNode):
         for number, child in enumerate(node.value):
             _walk(child, (*path, number), lines, name)
+
+
+def _refuse_unwritable(node: Any, name: str) -> None:
+    """Raise for a value that no file and no program could be given again."""
+    what = None
+    if "\0" in node.value:
+        raise UsageError(f"{name}:{node.start_mark.line + 1}: {node.value[:40]!r} holds a NUL character")
+    if node.tag == INT and len(node.value) > MOST_DIGITS:
+        what = f"{node.value[:20]}… is a number of {len(node.value):,} digits"
+    elif node.tag == FLOAT and _endless(node.value):
+        what = f"{node.value[:20]} is not a finite number"
+    if what:
+        raise UsageError(f"{name}:{node.start_mark.line + 1}: {what}", hint="quote it, where text is meant")
+
+
+def _endless(text: str) -> bool:
+    try:
+        return not math.isfinite(float(text))
+    except ValueError:
+        return True  # YAML's own words: .inf, .nan
 
 
 def _said(error: yaml.YAMLError, name: str) -> str:

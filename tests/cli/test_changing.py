@@ -13,6 +13,7 @@ from b70ctl.cli import app, draining, engine, keeping
 from b70ctl.cli.console import console
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
+from b70ctl.cli.ready import obstacles
 from b70ctl.core.compose import LABEL
 from b70ctl.edge import places
 from b70ctl.errors import B70Error, EngineError, Refused
@@ -53,6 +54,7 @@ def nonsense():
 def test_every_change_sweeps_short_containers_that_are_five_minutes_old(site, here):
     engine.recover(here)
     assert site.daemon.named("sweep_probes") == [("sweep_probes", 300, site.root)]
+    assert site.daemon.held == [site.root]
 
 
 def test_a_restart_of_a_stopped_engine_that_cannot_be_proven_stops_it_again(site, here):
@@ -180,3 +182,53 @@ def test_what_is_known_of_changed_files_is_told_with_the_boot_and_so_is_what_is_
     verdict = a_verdict().model_copy(update={"boot": {"kv_tokens": 1000}, "findings": (finding,)})
     site.store.save_verdict(OLD.id, verdict)
     assert boot_lines(site.store, OLD) == ["KV cache 1,000 tokens", *([finding["detail"]] if shown else [])]
+
+
+WITH_A_DRAFT = """\
+summary: mine
+status: production
+image: {ref: "a/b:1", vllm: 0.21.0}
+model: {path: m, served_names: [m]}
+cards: none
+speculative:
+  {method: eagle3, num_speculative_tokens: 5, draft: {path: d, overrides: {max_position_embeddings: 9}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        ("[]", "config.json is not a JSON object"),
+        ("{}", "the draft's config has no `max_position_embeddings`"),
+        (None, "config.json does not exist"),
+    ],
+)
+def test_a_plan_tells_of_a_draft_that_the_switch_would_refuse(site, here, config, what):
+    for name, text in (("m", "{}"), ("d", config)):
+        (site.root / "models" / name).mkdir(parents=True)
+        if text is not None:
+            (site.root / "models" / name / "config.json").write_text(text)
+    (site.root / "profiles").mkdir()
+    (site.root / "profiles" / "mine.yaml").write_text(WITH_A_DRAFT)
+    wanted = here.workshop(docker=True).wanted("mine")
+    told = [error.what for error in obstacles(here, wanted, OLD, here.observe())]
+    assert [what in each for each in told if "draft" in each or "/d/" in each] == [True]
+
+
+def test_a_release_that_cannot_be_read_is_pruned_and_told(site, here, capsys):
+    broken = a_release(2, "broken", DEPLOYMENT)
+    site.keep(broken)
+    (site.store.release_folder(broken.id) / "release.json").write_text("{")
+    keeping.prune(here, yes=True, dry_run=True)
+    assert f"{broken.id}" in capsys.readouterr().out
+    keeping.prune(here, yes=True, dry_run=False)
+    assert not site.store.release_folder(broken.id).exists()
+    assert site.store.release(OLD.id) == OLD
+
+
+def test_what_a_killed_command_left_in_the_sites_own_folders_is_swept_by_the_next(site, here):
+    left = [site.root / name for name in ("b70ctl.lock.yaml.99999999-0123abcd.new", "mine.new")]
+    for path in left:
+        path.touch()
+    engine.recover(here)
+    assert [path.exists() for path in left] == [False, True]

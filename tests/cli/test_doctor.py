@@ -105,6 +105,8 @@ def test_a_site_is_asked_for_its_port_its_cards_and_its_profiles_without_one(b70
     file = facts_file(site / ".b70ctl", "sha256:1")
     file.parent.mkdir(parents=True)
     file.write_text(facts.model_dump_json())
+    for number, spoilt in enumerate(["{}", "[]", "[" * 100_000]):
+        (file.parent / f"spoilt-{number}.json").write_text(spoilt)
     findings = b70ctl("--site", site, "doctor", "--json").data["findings"]
     told = {(each["check"], each["subject"]): each for each in findings}
     assert "port 8000" in told["port", None]["evidence"]

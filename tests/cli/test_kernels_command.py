@@ -161,6 +161,14 @@ def test_a_table_is_written_whole_into_the_site(b70ctl, site, fake):
     assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
 
 
+@pytest.mark.parametrize("before", [b"[" * 100_000, b"\xff", b'{"device": "x", "rows": [{"choice": {}}]}'])
+def test_a_table_that_cannot_be_read_costs_nothing_of_what_was_measured(b70ctl, site, fake, before):
+    (site / "tuning.json").write_bytes(before)
+    fake(table=json.dumps({"device": "x", "rows": [ROW]}))
+    assert b70ctl("--site", site, "kernels", "tune", "--here").code == 0
+    assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
+
+
 def test_without_a_site_the_report_lies_here(b70ctl, tmp_path, monkeypatch):
     monkeypatch.setattr(kernels, "find", lambda _: (write_kernels(tmp_path / "k"), "shipped"))
     monkeypatch.setattr(kernels, "python", lambda: sys.executable)

@@ -87,6 +87,26 @@ def test_another_package_where_python_looks_first_is_found_by_looking_into_the_m
         assert "b70_kernels is mounted in /opt/mine too" in said.out + said.err
 
 
+@pytest.mark.parametrize("entry", ["/opt/lib.zip", "/opt/lib.zip/deep"])
+def test_an_archive_where_python_looks_is_refused_since_nobody_looks_inside(b70ctl, site, entry):
+    write(site, f"env: {{PYTHONPATH: {entry}}}\nmounts: [{{source: lib.zip, target: /opt/lib.zip}}]\n")
+    (site / "lib.zip").write_bytes(b"PK")
+    for words in (("render", "mine", "--check"), ("profiles", "lint", "mine")):
+        said = b70ctl("--site", site, *words)
+        assert said.code == 1
+        assert f"{entry} is a file where Python looks for packages" in said.out + said.err
+    assert b70ctl("--site", site, "render", "mine", "--check", "--set", "kernels=image").code == 0
+
+
+def test_what_stands_in_the_place_of_a_sites_kernels_is_refused_with_its_path(b70ctl, site):
+    (site / "kernels").mkdir()
+    (site / "kernels" / "b70_kernels").symlink_to(site / "kernels" / "b70_kernels")
+    said = b70ctl("--site", site, "render", "mine")
+    assert said.code == 1
+    assert f"{site}/kernels/b70_kernels: Too many levels of symbolic links" in said.error
+    assert b70ctl("--site", site, "render", "mine", "--set", "kernels=image").code == 0
+
+
 @pytest.mark.parametrize("words", [("render", "mine"), ("profiles", "lint", "mine"), ("render", "--all", "--check")])
 def test_a_sites_kernels_that_vllm_cannot_load_are_refused_with_both_ways_out(b70ctl, site, words):
     (site / "kernels" / "b70_kernels").mkdir(parents=True)

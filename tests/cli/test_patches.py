@@ -9,6 +9,7 @@ import pytest
 
 from b70ctl.cli.here import Here
 from b70ctl.edge.catalog import open_catalog
+from b70ctl.edge.sitelock import FILE as LOCK
 from b70ctl.edge.sitelock import read_lock
 from tests.making import SITE_PACKAGES
 
@@ -147,3 +148,64 @@ def test_a_patch_is_shown_with_everything_that_decides_about_it(b70ctl):
 def test_the_list_says_what_is_no_patch_and_why(b70ctl):
     said = b70ctl("patches", "list")
     assert "needs no patch" in said.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["My Fix", "../patches/good", "x" * 5000])
+def test_a_patch_that_is_no_name_cannot_be_accepted_and_spoils_no_lock(b70ctl, site, with_image, name):
+    with_image()
+    own = site / "patches" / "My Fix"
+    own.mkdir(parents=True)
+    shipped = open_catalog(None).folders("patches")[0][1] / NAME / "patch.yaml"
+    (own / "patch.yaml").write_text(shipped.read_text())
+    own.parent.joinpath("good").symlink_to(own)
+    said = b70ctl("--site", site, "patches", "accept", f"{name}:{DIGEST}", "--image", "a/b:1")
+    assert (said.code, "cannot be a patch's name" in said.error.replace("\n", " ")) == (2, True)
+    assert not (site / LOCK).exists()
+    assert "My Fix cannot be asked for" in b70ctl("--site", site, "patches", "list").err.replace("\n", " ")
+
+
+def test_an_empty_image_is_none_that_can_be_accepted_from(b70ctl, site, with_image):
+    with_image()
+    assert b70ctl("--site", site, "patches", "check", "--image", "a/b:1").code == 0
+    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "")
+    assert (said.code, "is not an image reference" in said.error) == (2, True)
+    assert not (site / LOCK).exists()
+
+
+def test_a_lock_that_is_a_loop_of_links_is_told_before_anything_is_written(b70ctl, site, with_image):
+    with_image()
+    (site / LOCK).symlink_to(LOCK)
+    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "a/b:1")
+    assert said.code == 2
+    assert "cannot be read: Too many levels of symbolic links" in said.error.replace("\n", " ")
+    assert (site / LOCK).is_symlink()
+
+
+@pytest.mark.parametrize("vllm", ["9" * 10_000, "0." * 5_000 + "1", "1" * 4_301])
+def test_a_version_without_end_is_no_version(b70ctl, vllm):
+    said = b70ctl("patches", "check", "--vllm", vllm)
+    assert (said.code, len(said.error) < 400) == (2, True)
+
+
+def test_what_was_kept_of_an_image_and_spoilt_is_in_nobodys_way(b70ctl, site, with_image):
+    with_image()
+    kept = site / ".b70ctl" / "images" / f"{'1' * 64}.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("[" * 100_000)
+    assert b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}").code == 1
+    assert b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "a/b:1").code == 0
+
+
+def test_lint_judges_the_variables_of_a_profiles_patches(b70ctl, site):
+    own = site / "patches" / "mine"
+    own.mkdir(parents=True)
+    (own / "patch.yaml").write_text(
+        "summary: s\nwhy: w\nversions: '>=0.19'\nsource: here\nenv: {HF_TOKEN: x}\n"
+        "edits: [{file: vllm/a.py, old: a, new: b}]\n"
+    )
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + "patches: [mine]\n")
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--json")
+    assert [(each["where"], each["hint"]) for each in said.data if each["rule"] == "secret"] == [
+        ("patches", "drop `mine` from the profile's patches")
+    ]

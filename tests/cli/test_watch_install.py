@@ -93,7 +93,8 @@ def test_a_unit_gets_the_variables_that_say_where_docker_is_and_no_others(b70ctl
 
 
 def test_a_folder_that_cannot_be_written_is_told_with_the_way_around(b70ctl, site, units):
-    (units / "b70ctl-watch-b70.service.new").mkdir(parents=True)
+    units.parent.mkdir(parents=True)
+    units.symlink_to("/proc/nothing")
     said = install(b70ctl, site)
     assert said.code == 3
     assert "sudo b70ctl watch --install --system" in said.err

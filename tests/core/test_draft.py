@@ -14,7 +14,7 @@ from b70ctl.core.draft import LIMIT, Reach, described, lifted, overridden
 from b70ctl.core.place import Place
 from b70ctl.core.resolve import Request, resolve
 from b70ctl.errors import Refused, UsageError
-from tests.making import a_profile, a_site, some_facts
+from tests.making import a_patch, a_profile, a_site, some_facts
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = {"hub": "owner/head", "overrides": {LIMIT: 8192}}
@@ -170,3 +170,24 @@ def test_the_key_that_holds_the_limit_is_the_one_that_lifts_it():
 @pytest.mark.parametrize("overrides", [{}, {"hidden_size": 9}, {LIMIT: "many"}, {LIMIT: True}])
 def test_other_overrides_lift_nothing(overrides):
     assert lifted(overrides) is None
+
+
+@pytest.mark.parametrize("name", ["HF_HOME", "HF_HUB_CACHE", "HOME"])
+def test_a_patch_takes_the_engine_to_no_other_cache_either(name):
+    profile = a_profile(
+        speculative={"method": "eagle3", "num_speculative_tokens": 3, "draft": HUB}, patches=["quiet", "moving"]
+    )
+    patches = {"quiet": a_patch(env={"A": "1"}), "moving": a_patch(
+        env={name: "/data"}, edits=[{"file": "vllm/b.py", "old": "a", "new": "b"}])}  # fmt: skip
+    place = Place(site=a_site(), root="/srv/site", draft_commit=COMMIT)
+    with pytest.raises(UsageError, match=f"`{name}`, which patch `moving` comes with") as told:
+        resolve(Request(name="p", profile=profile), place, some_facts(), patches)
+    assert told.value.hint == "drop `moving` from the profile's patches"
+
+
+def test_of_very_many_keys_a_refusal_lists_few():
+    with pytest.raises(Refused) as refused:
+        overridden({f"key{number:05}": 0 for number in range(50_000)}, {"no": 1})
+    assert refused.value.what.endswith("key00019 and 49,980 more")
+    with pytest.raises(Refused, match=r"it has key0, key1$"):
+        overridden({"key0": 0, "key1": 0}, {"no": 1})

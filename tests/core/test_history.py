@@ -161,3 +161,21 @@ def test_a_container_that_does_not_run_serves_nothing(state):
     assert seen.of(EAGLE) is not None
     assert not seen.runs(EAGLE)
     assert not seen.runs(None)
+
+
+BROKEN = ["0013-p-abcdef", "0014-p-abcdef", "0015-p-abcdef", "0016-p-abcdef"]
+
+
+def test_a_release_that_cannot_be_read_may_go_unless_a_person_may_want_it_mended():
+    serving, named, before_it, nobodys = BROKEN
+    state = State(serving=serving, snapshots={"good": named, "before-x": nobodys})
+    gone = prunable(state, {}, [before_it, serving], 5, {}, BROKEN)
+    assert list(gone) == [nobodys]
+    assert "cannot be read" in gone[nobodys]
+
+
+def test_the_way_back_is_the_one_that_can_be_read():
+    good, last = list(MANY)[:2]
+    gone = prunable(State(serving=last), MANY, [good, BROKEN[0], last], 0, {}, BROKEN)
+    assert good not in gone
+    assert gone.keys() & {*BROKEN} == {*BROKEN[1:]}

@@ -192,3 +192,7 @@ def test_keeping_and_forgetting_go_on_where_they_were_cut(plan):
 def test_a_person_is_told_where_it_was_cut():
     assert "first step" in recovery(cut(SWITCH, 0, 0), running(OLD), None).because
     assert f"stop {OLD}" in recovery(cut(SWITCH, 3, 2), running(OLD), None).because
+
+
+def test_a_line_of_nothing_but_brackets_is_named_like_any_other():
+    assert parse("[" * 100_000 + "\n").damaged == (1,)

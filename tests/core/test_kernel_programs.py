@@ -14,7 +14,6 @@ from b70ctl.core.kernels import (
     card_is_held,
     container,
     described,
-    merged,
     on_one_card,
     said,
     trouble,
@@ -194,6 +193,7 @@ def test_a_report_of_what_the_error_tells_already_is_not_kept():
 def test_the_last_object_on_stdout_is_the_result_and_other_lines_are_none():
     assert heard(out=[":: banner ::", '{"passed": true}', ""]).result() == {"passed": True}
     assert heard(out=["ok x", "{not json"]).result() is None
+    assert heard(out=['{"a":' * 100_000]).result() is None
 
 
 @given(st.lists(st.tuples(st.booleans(), st.text())))
@@ -211,32 +211,3 @@ def test_a_report_says_which_image_it_was_by_identity_and_version():
     told = described(on_one_card(a_deployment()), some_facts(digest="a/b@sha256:" + "1" * 64, torch="2.11"))
     assert told["image"]["digest"].endswith("1" * 64)
     assert (told["image"]["vllm"], told["image"]["torch"], told["profile"]) == ("0.21.0", "2.11", "p")
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-
-def table(device, **rows):
-    found = [
-        {"preset": key[0], "rows": int(key[1:]), "head_size": 128, "choice": choice} for key, choice in rows.items()
-    ]
-    return json.dumps({"device": device, "rows": found})
-
-
-def choices(text):
-    return {f"{row['preset']}{row['rows']}": row["choice"] for row in json.loads(text)["rows"]}
-
-
-def test_rows_that_are_not_measured_anew_are_kept_on_one_device():
-    assert choices(merged(table("x", a16=1, a32=2), table("x", a16=3, b16=4))) == {"a16": 3, "a32": 2, "b16": 4}
-
-
-@pytest.mark.parametrize("before", [None, "", "{", "[]", '{"rows": 3}', '{"rows": [1]}', table("y", a32=2)])
-def test_a_table_of_another_device_or_none_gives_nothing(before):
-    assert choices(merged(before, table("x", a16=1))) == {"a16": 1}
-
-
-@pytest.mark.parametrize("after", ["", "{}", "[]", "null", '{"rows": "x"}'])
-def test_what_is_no_table_replaces_none(after):
-    with pytest.raises(Exception, match="wrote no table"):
-        merged(table("x", a16=1), after)

@@ -18,6 +18,7 @@ from b70ctl.core.lint import RULES, FlagTable, lint
 from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
 from b70ctl.errors import UsageError
+from tests.making import a_patch
 
 TABLE = json.loads((Path(b70ctl.__file__).parent / "data" / "vllm-flags.json").read_text(encoding="utf-8"))
 FLAGS = FlagTable(TABLE)
@@ -150,6 +151,8 @@ FIRES = [
     ("kernels-unused", "warning", both({"kernels": "b70"}, engine(kv_cache_dtype="fp8"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels-0.2.dist-info/"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels.py"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels/plugin"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl/plugin"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl/plugin/more"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl"))),
@@ -507,9 +510,10 @@ def test_a_version_between_tables_says_which_tables_differ():
     assert all(word in message for word in ("0.23.0 has no", "0.32.0 has", "0.26.0 lies between"))
 
 
-def test_another_package_on_pythons_path_is_told_with_its_folder():
+@pytest.mark.parametrize("found", ["rivals", "archives"])
+def test_another_package_on_pythons_path_or_what_may_be_one_is_told_with_its_place(found):
     profile = Profile.model_validate(merge(QUIET, OURS))
-    told = lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, rivals=("/opt/mine",)))
+    told = lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, **{found: ("/opt/mine",)}))
     assert [(each.rule, each.severity) for each in told] == [("kernels-twice", "error")]
     assert "/opt/mine" in told[0].message
 
@@ -558,3 +562,44 @@ def test_what_every_table_has_is_accepted_everywhere(name):
                        st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())))  # fmt: skip
 def test_no_flags_make_the_rules_fail(given_flags):
     assert isinstance(found({"engine": {"flags": given_flags}}), tuple)
+
+
+def patched(change, **variables):
+    profile = Profile.model_validate(merge(QUIET, both(change, {"patches": ["one", "two"]})))
+    patches = {"one": a_patch(env={"A": "1"}), "two": a_patch(env=variables)}
+    return lint(profile, facts=None, flags=FLAGS, kernels=KERNELS if profile.kernels == "b70" else None,
+                patches=patches)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "variables", "rule"),
+    [
+        (OURS, {"B70_KERNELS": "off"}, "kernels-left-out"),
+        (OURS, {"VLLM_PLUGINS": "other"}, "kernels-left-out"),
+        (OURS, {"VLLM_LOGGING_LEVEL": "ERROR"}, "kernels-unheard"),
+        (OURS, {"VLLM_CONFIGURE_LOGGING": "0"}, "kernels-unheard"),
+        ({}, {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}, "fork"),
+        ({}, {"ONEAPI_DEVICE_SELECTOR": "level_zero:0"}, "device-mask"),
+        ({}, {"HF_TOKEN": "x"}, "secret"),
+        (TWO, {"CCL_ALLREDUCE": "ring"}, "forbidden-allreduce"),
+        (both(TWO, {"collectives": "host-staged"}), {"CCL_ATL_SHM": "1"}, "mixed-collectives"),
+    ],
+)
+def test_a_patchs_variable_goes_past_no_rule_and_the_patch_is_what_is_told(change, variables, rule):
+    [variable] = variables
+    [told] = [finding for finding in patched(change, **variables) if finding.rule == rule]
+    assert (told.where, told.hint) == ("patches", "drop `two` from the profile's patches")
+    assert told.message.startswith(f"patch `two` comes with {variable}: ")
+    own = [finding for finding in found(both(change, env(**variables))) if finding.where == f"env.{variable}"]
+    assert told.severity in [finding.severity for finding in own if finding.rule == rule]
+
+
+def test_what_a_patch_brings_for_itself_to_read_is_no_concern():
+    known = {finding.rule for finding in patched({})}
+    for variable in ("B70_MINE", "TQ_MINE", "VLLM_MINE", "MINE"):
+        assert {finding.rule for finding in patched({}, **{variable: "1"})} == known
+
+
+def test_a_profile_that_says_another_thing_of_a_patchs_variable_is_told():
+    with pytest.raises(UsageError, match="patch `two` comes with 1"):
+        patched(env(MINE="0"), MINE="1")

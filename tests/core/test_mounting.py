@@ -82,3 +82,10 @@ def test_two_things_cannot_have_one_target(first, second):
 def test_a_mount_cannot_hide_the_models():
     with pytest.raises(UsageError, match="two mounts"):
         with_mounts(a_mount("a", "/models"))
+
+
+@pytest.mark.parametrize("target", ["/x/./y", "//x/y", "/x//y", "/x/z/../y"])
+@pytest.mark.parametrize("source", ["mine", "/opt/mine"])
+def test_two_spellings_of_one_target_are_one_target(source, target):
+    with pytest.raises(UsageError, match="two mounts have the target /x/y"):
+        with_mounts(a_mount("chat", "/x/y"), a_mount(source, target))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from b70ctl.core.patch import Answer, by_version, lines_of, patched, refuse_unless_meant_for
+from b70ctl.core.place import Place
+from b70ctl.core.plugin import Kernels
+from b70ctl.core.resolve import Request, resolve
 from b70ctl.errors import Refused
-from tests.making import a_patch, some_facts
+from tests.making import ADDRESS, a_host, a_patch, a_profile, a_site, some_facts
 
 BASE = "before\nold\nafter\n"
 
@@ -169,3 +173,53 @@ def test_a_patch_reaches_nothing_above_its_folder(file):
         a_patch(edits=[{"file": file, "old": "a", "new": "b"}])
     with pytest.raises(ValidationError):
         a_patch(edits=None, scripts=[{"file": file, "where": "there"}])
+
+
+@pytest.mark.parametrize(
+    "file", [".", "./vllm/a.py", "vllm/./a.py", "vllm//a.py", "vllm/.", "a/./b", "vllm/" + "x" * 256, "x/" * 600 + "x"]
+)
+def test_a_file_has_one_spelling_and_a_name_that_a_disk_can_hold(file):
+    for changes in ({"edits": [{"file": file, "old": "a", "new": "b"}]},
+                    {"edits": None, "overlays": [OVERLAY | {"file": file}]},
+                    {"edits": None, "overlays": [OVERLAY | {"source": file}]},
+                    {"edits": None, "scripts": [{"file": "a.py", "where": "there", "touches": [file]}]}):  # fmt: skip
+        with pytest.raises(ValidationError):
+            a_patch(**changes)
+
+
+@given(st.lists(st.sampled_from([".", "", "..", "a", "b.py"]), min_size=1, max_size=6).map("/".join))
+def test_of_two_spellings_of_one_file_one_at_most_is_a_path(spelling):
+    plain = posixpath.normpath(spelling)
+    try:
+        a_patch(edits=[{"file": spelling, "old": "a", "new": "b"}])
+    except ValidationError:
+        return
+    assert spelling == plain
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", "\0"])
+def test_a_variable_that_no_engine_can_be_given_is_found_when_the_patch_is_read(value):
+    with pytest.raises(ValidationError, match="env"):
+        a_patch(env={"X": value})
+
+
+def test_what_b70ctl_itself_sets_comes_from_no_patch():
+    tuned = Kernels(folder="/k", origin="shipped", version="1", digest="a" * 64, proven=("0.21.0",), table="/t")
+    place = Place(site=a_site(), root="/srv/site", host=a_host(ADDRESS))
+    asked = Request(name="p", profile=a_profile(kernels="b70"))
+    made = resolve(asked, place, some_facts(), {}, tuned)
+    assert {"ZE_AFFINITY_MASK", "PYTHONPATH", "B70_KERNELS_TUNING"} <= set(made.env)
+    for variable in made.env:
+        with pytest.raises(ValidationError, match=f"itself sets {variable}"):
+            a_patch(env={variable: "1"})
+
+
+@pytest.mark.parametrize("changes", [
+    {"versions": ">=" + "9" * 5000}, {"versions": ",".join([">=0.1"] * 50)},
+    {"harmful": [{"versions": ">=" + "9" * 5000, "reason": "x"}]},
+    {"harmful": [{"kernels": ">=" + "9" * 5000, "reason": "x"}]},
+    {"markers": [{"file": "vllm/a.py", "text": "x" * 1001}]},
+])  # fmt: skip
+def test_ranges_and_markers_have_an_end(changes):
+    with pytest.raises(ValidationError):
+        a_patch(**changes)

@@ -98,3 +98,10 @@ def test_a_gate_that_the_profile_sets_otherwise_is_refused_and_the_same_value_is
         assert resolved(profile, patches=patches).env["GATE"] == "1"
     with pytest.raises(UsageError, match=r"`env\.GATE` is 0, and patch `one` comes with 1"):
         resolved(a_profile(patches=["one"], env={"GATE": "0"}), patches=patches)
+
+
+def test_what_is_asked_of_the_started_engine_about_patches_has_an_end():
+    markers = [{"file": "vllm/a.py", "text": f"{number}" + "x" * 900} for number in range(200)]
+    with pytest.raises(UsageError, match=r"a question of 1\d\d,\d{3} bytes"):
+        resolved(a_profile(patches=["one"]), patches={"one": a_patch(markers=markers)})
+    assert resolved(a_profile(patches=["one"]), patches={"one": a_patch(markers=markers[:100])}).changed

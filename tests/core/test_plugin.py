@@ -90,6 +90,16 @@ def test_a_package_is_read_and_not_run():
     assert (KERNELS.name, KERNELS.proven) == ("b70_kernels 0.1.0", ("0.19.0", "0.30.0"))
 
 
+NO_VERSIONS = (
+    "", ".", "..", "../../../pwned", "/pwned", "a/b", "0.1 0", "x\ny", "0.1\n", "1,2", "\x1b[2J", "\0", "\ud800",
+    "1" * 61, "1" * 300, "é", "-1", "$HOME", 1, None,
+)  # fmt: skip
+NO_LITERALS = (
+    b"{[]: 1}", b"{1, [2]}", b"-" * 20_000 + b"1", b"1+" * 5_000 + b"1", b"-" * 900_000 + b"1", b"1+" * 400_000 + b"1",
+    b"(" * 20_000, b"[" * 100 + b"]" * 100, b"'0.1' + 1", b"1" * 10_000,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "lacks"),
     [
@@ -102,13 +112,37 @@ def test_a_package_is_read_and_not_run():
         ({"plugin/proven.py": b""}, "no table of versions"),
         ({"plugin/proven.py": b"VERSIONS = (19, 20)"}, "no table of versions"),
         ({"plugin/proven.py": b"VERSIONS = ()"}, "no table of versions"),
+        *(({"__init__.py": f"__version__ = {each!r}".encode()}, "no __version__") for each in NO_VERSIONS),
+        *(({"plugin/proven.py": f"VERSIONS = ('0.1', {each!r})".encode()}, "no table") for each in NO_VERSIONS),
+        *(({"plugin/proven.py": b"VERSIONS = " + each}, "no table") for each in NO_LITERALS),
+        *(({"__init__.py": b"__version__ = " + each}, "no __version__") for each in NO_LITERALS),
+        ({"__init__.py": b"#" * plugin.MOST_SOURCE + PACKAGE["__init__.py"]}, "no __version__"),
     ],
+    ids=lambda each: str(each)[:60],
 )
 def test_a_sites_package_that_vllm_could_not_load_is_refused_with_both_ways_out(change, lacks):
     files = {name: content for name, content in (PACKAGE | change).items() if content is not None}
     with pytest.raises(Refused, match=lacks) as caught:
         plugin.read_kernels("/srv/site/kernels/b70_kernels", "site", files, "")
     assert "kernels: image" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "1.0+local-2", "1!2_rc", "1" * 60])
+def test_a_version_that_can_name_a_folder_is_taken_as_it_stands(version):
+    files = PACKAGE | {"__init__.py": f"__version__ = {version!r}".encode()}
+    assert plugin.read_kernels("/k", "site", files, "").version == version
+
+
+@given(st.text())
+def test_whatever_version_is_taken_its_metadata_lies_in_one_folder_beside_the_package(version):
+    try:
+        found = plugin.read_kernels("/k", "site", PACKAGE | {"__init__.py": f"__version__ = {version!r}".encode()}, "")
+    except Refused:
+        return
+    for name in plugin.metadata(found.version):
+        assert [part.startswith(".") for part in name.split("/")] == [False, False]
+        assert name.isascii()
+        assert name.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +171,11 @@ DECODES = b"def f(self):\n    self.init(1, supports_spec_as_decode=True)\n"
         (GRAPHS + DECODES.replace(b"True", b"False"), False),
         (GRAPHS.replace(b"UNIFORM_BATCH", b"NEVER") + DECODES, False),
         (b"not python (", False),
+        (GRAPHS + DECODES + b"x = " + b"-" * 20_000 + b"1\n", False),
+        (GRAPHS + DECODES + b"x = " + b"1+" * 5_000 + b"1\n", False),
+        (GRAPHS + DECODES + b"x = {[]: 1}\n", True),
     ],
+    ids=lambda each: str(each)[-60:],
 )
 def test_a_backend_verifies_in_graphs_when_it_says_both_things(source, verifies):
     found = plugin.read_kernels("/k", "site", PACKAGE | {"plugin/backend_metadata.py": source}, "")
@@ -157,18 +195,14 @@ def test_no_content_of_a_package_breaks_the_reading(files):
 # --- tile sizes ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", '{"rows": 1}', '{"rows": [1]}', '{"rows": [{"preset": "k8v4"}]}',
-     json.dumps({"rows": [TABLE_ROW | {"choice": 3}]})],
-)  # fmt: skip
-def test_tile_sizes_at_which_the_kernels_would_stop_are_refused(text):
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", json.dumps({"rows": [TABLE_ROW | {"choice": {}}]}).encode()])
+def test_tile_sizes_at_which_the_kernels_would_stop_are_refused(content):
     with pytest.raises(Refused, match="no table of tile sizes"):
-        plugin.refuse_bad_table("/srv/site/tuning.json", text)
+        plugin.refuse_bad_table("/srv/site/tuning.json", content)
 
 
 def test_tile_sizes_that_tune_wrote_are_taken():
-    plugin.refuse_bad_table("/srv/site/tuning.json", json.dumps({"device": "x", "rows": [TABLE_ROW]}))
+    plugin.refuse_bad_table("/srv/site/tuning.json", json.dumps({"device": "x", "rows": [TABLE_ROW]}).encode())
 
 
 # --- the plugin twice ------------------------------------------------------------------------------------------------
@@ -199,7 +233,12 @@ def test_the_images_own_folders_are_looked_into_too():
     assert looked_at("/x", ("lib", "/image"), image="/image:/too") == [("/image", "/srv/site/lib")]
 
 
-@pytest.mark.parametrize("name", ["b70_kernels", "b70_kernels-0.1.0.dist-info", "b70-kernels-9.dist-info"])
+@pytest.mark.parametrize(
+    "name",
+    ["b70_kernels", "b70_kernels.py", "b70_kernels.pyc", "b70_kernels.so", "b70_kernels.abi3.so",
+     "b70_kernels.cpython-312-x86_64-linux-gnu.so", "b70_kernels-0.1.0.dist-info", "b70-kernels-9.dist-info",
+     "B70_Kernels-9.dist-info", "b70_kernels.egg-info", "b70_kernels-0.1-py3.12.egg-info"],
+)  # fmt: skip
 def test_a_package_and_what_says_that_it_is_installed_are_both_the_plugin(name):
     assert plugin.is_ours(name)
     assert not plugin.is_ours(f"x{name}")

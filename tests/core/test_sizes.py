@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from b70ctl.core.sizes import LONGEST_WORD, bytes_of, size_of
 from b70ctl.errors import UsageError
-from tests.making import a_profile, resolved
+from tests.making import a_profile, a_site, resolved
 
 
 @pytest.mark.parametrize("target", ["/", "//", "/.", "/x/..", "/proc", "/proc/sys", "/x/../proc/1"])
@@ -59,3 +59,62 @@ def test_an_argument_that_linux_would_not_give_to_a_program_is_refused():
     with pytest.raises(UsageError, match="argument `éé") as refused:
         resolved(a_profile(engine={"flags": {"chat-template": longest + "é"}}))
     assert len(refused.value.what) < 200
+
+
+LONG = ["a" * 256, "a/" + "b" * 256, "\u00fc" * 128, "/".join(["a" * 200] * 21), "a\0b"]
+
+
+@pytest.mark.parametrize("path", LONG)
+@pytest.mark.parametrize(
+    "where",
+    [
+        lambda path: {"model": {"path": path}},
+        lambda path: {"model": {"path": None, "hub": path}},
+        lambda path: {"model": {"revision": path}},
+        lambda path: {"speculative": {"method": "eagle3", "num_speculative_tokens": 1, "draft": {"path": path}}},
+        lambda path: {"speculative": {"method": "eagle3", "num_speculative_tokens": 1, "draft": {"hub": path}}},
+        lambda path: {
+            "speculative": {"method": "eagle3", "num_speculative_tokens": 1, "draft": {"hub": "a/b", "revision": path}}
+        },
+        lambda path: {"mounts": [{"source": path, "target": "/x"}]},
+        lambda path: {"mounts": [{"source": "/x", "target": f"/{path}"}]},
+    ],
+    ids=["path", "hub", "revision", "draft path", "draft hub", "draft revision", "source", "target"],
+)
+def test_a_path_that_no_file_system_has_is_refused_when_the_profile_is_read(where, path):
+    with pytest.raises(ValidationError, match=r"no file system has more|NUL|should match pattern"):
+        a_profile(where(path))
+
+
+@pytest.mark.parametrize("key", ["models", "hf_cache"])
+@pytest.mark.parametrize("path", LONG)
+def test_a_path_that_no_file_system_has_is_refused_when_the_site_is_read(key, path):
+    with pytest.raises(ValidationError, match=r"no file system has more|NUL"):
+        a_site(**{key: path})
+
+
+@pytest.mark.parametrize("path", ["a" * 255, "/".join(["a" * 254] * 16)])
+def test_the_longest_path_that_there_is_is_taken(path):
+    assert a_profile({"model": {"path": path}}).model.path == path
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize(
+    "where",
+    [
+        lambda number: {"engine": {"flags": {"a": number}}},
+        lambda number: {"engine": {"flags": {"a": [1, number]}}},
+        lambda number: {"engine": {"flags": {"a": {"b": {"c": number}}}}},
+        lambda number: {"engine": {"gpu_memory_utilization": number}},
+        lambda number: {
+            "speculative": {"method": "ngram", "num_speculative_tokens": 1, "options": {"a": number}}
+        },
+        lambda number: {
+            "speculative": {"method": "eagle3", "num_speculative_tokens": 1,
+                            "draft": {"path": "d", "overrides": {"a": number}}}
+        },
+    ],
+)  # fmt: skip
+def test_a_number_that_is_not_finite_is_refused_when_the_profile_is_read(where, number):
+    with pytest.raises(ValidationError, match="finite number"):
+        a_profile(where(number))

@@ -222,3 +222,24 @@ def test_a_patch_of_ones_own_with_a_wrong_range_is_told_with_its_line(site):
     (own / "patch.yaml").write_text("summary: s\nwhy: w\nversions: newer\nsource: s\nscripts: [{file: a, where: b}]\n")
     with pytest.raises(UsageError, match=r"patch.yaml:3: `versions`"):
         open_catalog(site).patch("mine")
+
+
+@pytest.mark.parametrize("name", ["My Fix", "../patches/good", "good/../good", "", ".", "x" * 5000, "a\0b", "Good"])
+def test_a_patch_is_read_by_its_name_and_by_no_path(site, name):
+    for folder in ("good", "My Fix"):
+        path = site / "patches" / folder / "patch.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text("nonsense: true\n")
+    with pytest.raises(UsageError, match="cannot be a patch's name") as told:
+        open_catalog(site).patch(name)
+    assert len(told.value.what) < 100
+
+
+def test_a_patchs_folder_that_nothing_can_name_is_told_apart(site):
+    for folder in ("good", "My Fix"):
+        (site / "patches" / folder).mkdir(parents=True)
+        (site / "patches" / folder / "patch.yaml").write_text("")
+    found = open_catalog(site)
+    assert "good" in found.patches()
+    assert "My Fix" not in found.patches()
+    assert found.misnamed_patches() == [site / "patches" / "My Fix"]

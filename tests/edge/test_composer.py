@@ -171,3 +171,21 @@ def test_what_compose_reads_back_lacks_nothing_that_was_decided(composer, tmp_pa
     same = {key: wanted[key] for key in ("image", "entrypoint", "command", "environment", "labels", "restart", "ipc",
                                          "security_opt", "cap_add", "working_dir", "pull_policy")}  # fmt: skip
     assert missing(same, read) == []
+
+
+def speaking(tmp_path, monkeypatch, out):
+    path = tmp_path / "docker-compose"
+    path.write_text('#!/bin/sh\n[ "$1" = version ] && echo 2.30.1 && exit\n'
+                    "echo 'services.engine.volumes: items at 1 and 2 are equal' >&2\n"
+                    f"printf '%s' '{out}'\n")  # fmt: skip
+    path.chmod(0o755)
+    monkeypatch.setenv("B70CTL_COMPOSE", str(path))
+    return find_composer()
+
+
+@pytest.mark.parametrize("out", ["", "null", "[]", "{", "no json"])
+def test_a_compose_that_complains_and_ends_well_has_refused(tmp_path, monkeypatch, out):
+    composer = speaking(tmp_path, monkeypatch, out)
+    for read in (lambda: composer.accepts(tmp_path), lambda: composer.companions(tmp_path / "more.yaml", "p")):
+        with pytest.raises(Refused, match="items at 1 and 2 are equal"):
+            read()

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 import requests
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from b70ctl.edge import daemon as module
 from b70ctl.edge.daemon import Daemon
-from b70ctl.errors import DaemonAway, DaemonError
+from b70ctl.errors import DaemonAway, DaemonError, MachineError
 
 MINUTES = 60
 ROOT = Path("/srv/site")
@@ -132,3 +132,82 @@ def test_of_networks_the_sites_own_goes_and_one_that_is_in_use_stays():
     for name in ("free", "used"):
         daemon.remove_network(name, "site")
     assert gone == ["free"]
+
+
+# --- short containers -------------------------------------------------------------------------------------------------
+
+
+class ShortLived:
+    """An API whose containers live for a moment; it fails where a test says so."""
+
+    def __init__(self, failing=None):
+        self.failing, self.alive, self.labels = failing, {}, []
+
+    def _do(self, name):
+        if name == self.failing:
+            raise said(500, f"{name} failed")
+
+    def create_host_config(self, **how):
+        return how
+
+    def create_container(self, image, *, name, labels, **how):
+        self.alive[name] = image
+        self.labels.append(labels)
+        self._do("create")  # it is there, and Docker's answer is lost
+
+    def start(self, name):
+        assert name in self.alive
+        self._do("start")
+
+    def wait(self, name, timeout):
+        self._do("wait")
+        return {"StatusCode": 0}
+
+    def logs(self, name, **how):
+        return b"said"
+
+    def get_archive(self, name, path):
+        self._do("read")
+        raise NotFound("no such file")
+
+    def remove_container(self, name, force):
+        del self.alive[name]
+
+
+def acts(daemon):
+    return [lambda: daemon.run_once("i", ["python3", "-V"], 5), lambda: daemon.read_file("i", "/x")]
+
+
+def test_a_short_container_says_whose_lock_is_held_and_only_then():
+    api = ShortLived()
+    free = Daemon(SimpleNamespace(api=api))
+    for daemon in (free, free.holding(ROOT)):
+        assert [act() for act in acts(daemon)] == ["said", None]
+    assert api.labels == [{"b70ctl.probe": "1"}] * 2 + [{"b70ctl.probe": "1", "b70ctl.root": str(ROOT)}] * 2
+    assert api.alive == {}
+
+
+@pytest.mark.parametrize(("failing", "act"), [("create", 0), ("start", 0), ("wait", 0), ("create", 1), ("read", 1)])
+def test_a_short_container_is_removed_wherever_it_was_cut_off_and_the_first_fault_is_told(failing, act):
+    api = ShortLived(failing)
+    with pytest.raises(DaemonError, match=f"{failing} failed"):
+        acts(Daemon(SimpleNamespace(api=api)))[act]()
+    assert api.alive == {}
+
+
+def test_where_the_removal_fails_too_it_is_the_first_fault_that_is_told(monkeypatch):
+    api = ShortLived("start")
+    monkeypatch.setattr(api, "remove_container", lambda name, force: (_ for _ in ()).throw(said(500, "no removal")))
+    with pytest.raises(DaemonError, match="start failed"):
+        acts(Daemon(SimpleNamespace(api=api)))[0]()
+
+
+@pytest.mark.parametrize(
+    "host", ["garbage", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:abc", "tcp://127.0.0.1:-1", "tcp://[::1", "tcp://",
+             "https://127.0.0.1:70000", f"tcp://127.0.0.1:{'9' * 5000}", f"unix:///{'x' * 300}"],
+)  # fmt: skip
+def test_a_docker_host_that_is_none_is_a_machine_without_docker(monkeypatch, host):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(MachineError, match="no Docker Engine answers") as told:
+        module.connect()
+    assert len(told.value.what) < 300

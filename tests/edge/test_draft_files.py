@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 
 import pytest
 
 from b70ctl.core.deployment import Mount, Order
 from b70ctl.core.draft import Reach
-from b70ctl.edge.draft import changed, commit, config, reach
+from b70ctl.edge.draft import changed, commit, config, in_the_way, reach
 from b70ctl.errors import Refused
+from tests.making import resolved
 
 LIMIT = "max_position_embeddings"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -131,3 +134,89 @@ def test_a_draft_whose_files_lie_outside_of_the_mount_is_refused(repository, tmp
     with pytest.raises(Refused, match="does not have") as refused:
         changed(order(models / "d" / "config.json"), mounted(models))
     assert "cp -rL" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("text", [r'"a": "\ud800"', r'"\udfff": 1', r'"a": {"\ud800": "\udfff"}'])
+def test_half_of_a_character_stays_what_it_is(tmp_path, text):
+    file = tmp_path / "config.json"
+    file.write_text(f'{{"{LIMIT}": 2048, {text}}}')
+    made = changed(order(file), mounted(tmp_path))
+    assert json.loads(made) == json.loads(file.read_text()) | {LIMIT: 8192}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["d", "of two words/d"])
+@pytest.mark.parametrize("hub", [True, False])
+def test_the_hint_of_a_draft_that_would_not_be_found_can_be_followed(repository, tmp_path, name, hub):
+    # as of a cache whose blobs lie on another disk, and of a directory that links into it
+    models, cache = tmp_path / "models", tmp_path / "cache"
+    folder = cache / "hub" / "models--o--d" / "snapshots" / COMMIT if hub else models / name
+    for each in (models, folder):
+        each.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").symlink_to(repository / "blobs" / "b1")
+    mounts = [*mounted(models), *mounted(cache, "/cache")]
+    wanted = order(folder / "config.json").model_copy(update={"name": "o/d" if hub else name})
+    with pytest.raises(Refused, match="does not have") as refused:
+        changed(wanted, mounts)
+    copying, _, said = str(refused.value.hint).partition(";")
+    subprocess.run(shlex.split(copying), check=True)
+    assert "draft: {path: d-copied}" in said
+    assert json.loads(changed(order(models / "d-copied" / "config.json"), mounts)) == {LIMIT: 8192}
+
+
+def test_where_a_site_has_no_models_the_hint_says_that_it_must(repository, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "config.json").symlink_to(repository / "blobs" / "b1")
+    with pytest.raises(Refused) as refused:
+        changed(order(tmp_path / "cache" / "config.json"), mounted(tmp_path / "cache", "/cache"))
+    assert "MODELS/d-copied; in site.yaml: models: MODELS" in str(refused.value.hint)
+
+
+# -- before anything is stopped ---------------------------------------------------------------------------------------
+
+
+def wanting(file, mounts, **overrides):
+    files = (order(file, **overrides),)
+    return resolved().model_copy(update={"files": files, "mounts": tuple(mounts), "requires": ()})
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("[]", "not a JSON object"), ('{"a": 1}', "has no `max_position_embeddings`"), (None, "cannot be read")],
+)
+def test_a_draft_that_a_release_could_not_carry_is_told_beforehand(tmp_path, text, what):
+    file = tmp_path / "config.json"
+    if text is not None:
+        file.write_text(text)
+    deployment = wanting(file, mounted(tmp_path))
+    [told] = in_the_way(deployment, [])
+    assert what in told.what
+    with pytest.raises(Refused) as refused:
+        changed(deployment.files[0], deployment.mounts)
+    assert (told.what, told.hint) == (refused.value.what, refused.value.hint)
+
+
+def test_a_draft_behind_a_lost_link_or_a_lost_blob_is_told_beforehand(repository, tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "config.json").symlink_to(repository / "blobs" / "b1")
+    deployment = wanting(models / "config.json", mounted(models))
+    assert ["does not have" in told.what for told in in_the_way(deployment, [])] == [True]
+    (repository / "blobs" / "b1").unlink()
+    assert ["cannot be read" in told.what for told in in_the_way(deployment, [])] == [True]
+
+
+def test_what_is_told_with_the_models_is_not_told_again(repository, tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    file = models / "config.json"
+    file.symlink_to(repository / "blobs" / "b1")
+    deployment = wanting(file, mounted(models)).model_copy(update={"requires": (str(file),)})
+    assert in_the_way(deployment, []) == []
+    file.unlink()
+    assert in_the_way(deployment, [str(file)]) == []
+
+
+def test_a_draft_that_can_be_carried_is_in_nobodys_way(repository, tmp_path):
+    file = repository / "snapshots" / COMMIT / "config.json"
+    assert in_the_way(wanting(file, mounted(tmp_path)), []) == []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from b70ctl.edge.files import replace
+from b70ctl.edge.files import replace, sweep
 from b70ctl.errors import MachineError
 
 
@@ -78,3 +80,72 @@ def test_a_link_to_itself_is_an_error_and_no_crash(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(MachineError, match="cannot be written"):
         replace(tmp_path / "loop", "text")
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from b70ctl.edge.files import replace
+input()
+for number in range(200):
+    replace(Path(sys.argv[1]), sys.argv[2] * 2000)
+"""
+
+
+@pytest.mark.process
+def test_processes_that_write_one_file_at_once_do_not_take_it_from_each_other(tmp_path):
+    path = tmp_path / "f"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITE, str(path), word], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for word in "abcd"
+    ]
+    for writer in writers:
+        writer.stdin.write(b"\n")
+        writer.stdin.flush()
+    assert [writer.communicate()[1] for writer in writers] == [b""] * 4
+    assert path.read_text() in {word * 2000 for word in "abcd"}
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "\u4e2d" * 85])
+def test_a_name_as_long_as_there_is_is_written(tmp_path, name):
+    replace(tmp_path / name, "text")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+ENDED = 99_999_999
+"""No process has this number: Linux gives none above four million."""
+
+
+def test_what_a_killed_process_was_writing_is_swept_and_what_a_living_one_is_stays(tmp_path):
+    mine, theirs = f"f.{os.getpid()}-0123abcd.new", f"f.{ENDED}-0123abcd.new"
+    for name in (mine, theirs):
+        (tmp_path / name).touch()
+    sweep(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == [mine]
+
+
+@pytest.mark.parametrize("name", ["f", "f.new", "1-0123abcd.new", "f.{}-0123abcd", "f.{}-0123.new", "{}-0123abcd.new"])
+def test_a_persons_own_file_is_not_swept(tmp_path, name):
+    (tmp_path / name.format(ENDED)).touch()
+    sweep(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_sweeping_what_is_not_there_makes_nothing(tmp_path):
+    sweep(tmp_path / "absent")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, UnicodeEncodeError])
+def test_a_write_that_is_broken_off_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, raised):
+    replace(tmp_path / "f", "old")
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    if raised is KeyboardInterrupt:
+        monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(raised):
+        replace(tmp_path / "f", "new" if raised is KeyboardInterrupt else "\ud800")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("f", "old")]

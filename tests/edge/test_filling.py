@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import stat
 
 import pytest
@@ -173,6 +174,20 @@ def test_a_release_holds_its_files_its_text_and_its_secrets(tmp_path):
     assert "secret" not in found["compose.yaml"].read_text()
 
 
+@pytest.mark.parametrize("name", ["/pwned", "../pwned", "files/../../pwned", "files/..", "a\0b"])
+def test_nothing_is_written_outside_a_release_whoever_names_it(tmp_path, name):
+    inside = tmp_path / "release"
+    inside.mkdir()
+    with pytest.raises(Refused, match="is no place in a release"):
+        fill(inside, {name: b"x"}, "name: x\n", {})
+    assert [*tmp_path.rglob("*")] == [inside]
+
+
+def test_dots_in_a_files_name_are_no_way_out(tmp_path):
+    fill(tmp_path, {"files/a..b/..c": b"x"}, "name: x\n", {})
+    assert (tmp_path / "files" / "a..b" / "..c").read_bytes() == b"x"
+
+
 def test_without_secrets_there_is_no_file_for_them(tmp_path):
     fill(tmp_path, {}, "name: x\n", {})
     assert not (tmp_path / "secrets.env").exists()
@@ -281,6 +296,25 @@ def test_what_is_too_large_to_be_copied_is_refused_with_a_way_out(tmp_path, kind
     with pytest.raises(Refused, match="at most") as refused:
         of_tree(source)
     assert f"absolute path to mount it as it is: {source}" in refused.value.hint
+
+
+@pytest.mark.parametrize(("order", "patches"), [(copied, SCRIPTS), (overlaid, OVERLAY)], ids=["script", "overlay"])
+def test_a_file_of_a_patch_that_is_too_large_is_refused_and_not_read_whole(tmp_path, order, patches):
+    with (tmp_path / "s.py").open("wb") as file:
+        file.truncate(MOST_CARRIED + 1)
+    with pytest.raises(Refused, match=r"cannot be read: more than the 67,108,864 bytes") as refused:
+        content(order(tmp_path / "s.py"), patches, lambda _: BASE)
+    assert refused.value.hint in ("github.com/somebody/scripts", f"ls -l {tmp_path / 's.py'}")
+    assert set(prints(order(tmp_path / "s.py")).values()) == {"absent"}
+
+
+def test_a_file_with_a_name_that_is_no_text_is_carried_as_it_is_called(tmp_path):
+    source, release = tmp_path / "t", tmp_path / "release"
+    source.mkdir()
+    (source / os.fsdecode(b"\xff.py")).write_bytes(b"x")
+    assert set(prints(tree(source))) == {"files/mounts/00-t"}
+    fill(release, of_tree(source), "", {})
+    assert [os.fsencode(each.name) for each in (release / "files" / "mounts" / "00-t").iterdir()] == [b"\xff.py"]
 
 
 def test_what_is_empty_or_not_there_is_refused(tmp_path):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from b70ctl.edge.imagefacts import QUESTIONS, digest_of, facts_file, kept_facts, probe_image
+from b70ctl.edge.imagefacts import QUESTIONS, all_kept, digest_of, facts_file, kept_facts, probe_image
 from b70ctl.edge.process import run
 from b70ctl.errors import DaemonError, Refused
 
@@ -113,3 +113,40 @@ def test_the_questions_are_answered_by_any_python(tmp_path):
     assert (answers["vllm"], answers["site_packages"]) == ("0.21.0", str(package.parent))
     assert len(answers["files"]["vllm/__init__.py"]) == 64
     assert answers["files"]["vllm/none.py"] == "absent"
+
+
+def spoiled(tmp_path):
+    facts, daemon = probed(tmp_path)
+    whole = json.loads(facts_file(tmp_path, ID).read_text())
+    rows = ["", "{}", "[]", "null", "[" * 100_000, "{" * 100_000, '{"files": 3}', "\ud800", *(
+        json.dumps(whole | changed)
+        for changed in ({"files": 3}, {"files": {"a": 1}}, {"vllm": None}, {"id": DIGEST}, {"odd": 1}, {"groups": []})
+    )]  # fmt: skip
+    return facts, daemon, [row.encode(errors="surrogatepass") for row in rows]
+
+
+def test_what_was_kept_and_spoilt_is_not_known_and_the_image_can_be_asked_anew(tmp_path):
+    facts, daemon, rows = spoiled(tmp_path)
+    for raw in rows:
+        facts_file(tmp_path, ID).write_bytes(raw)
+        assert kept_facts(tmp_path, daemon.about, "a/b:1") is None
+    assert probe_image(daemon, "a/b:1", ("vllm/a.py",), tmp_path) == facts
+    assert kept_facts(tmp_path, daemon.about, "a/b:1", ["vllm/a.py"]) == facts
+
+
+def test_one_spoilt_file_hides_no_other_image(tmp_path):
+    facts, _, rows = spoiled(tmp_path)
+    for number, raw in enumerate(rows):
+        (tmp_path / "images" / f"{number}.json").write_bytes(raw)
+    (tmp_path / "images" / "folder.json").mkdir()
+    with (tmp_path / "images" / "endless.json").open("wb") as file:
+        file.truncate(2**40)
+    assert facts in all_kept(tmp_path)
+    assert {known.vllm for known in all_kept(tmp_path)} == {"0.21.0"}
+
+
+@pytest.mark.parametrize("said", ["[]", "3", "null", "{}", "[" * 100_000, '{"vllm": 3}', '{"vllm": "1", "odd": 1}'])
+def test_an_answer_that_is_none_is_an_error_with_a_command_to_ask_by_hand(said):
+    with pytest.raises(DaemonError, match="did not answer") as told:
+        probed(said=said)
+    assert told.value.hint == "docker run --rm --entrypoint python3 a/b:1 -V"

@@ -13,10 +13,11 @@ import pytest
 from docker.errors import APIError
 
 from b70ctl.edge import kernels
+from b70ctl.edge.carrying import MOST_CARRIED
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.process import overhear
 from b70ctl.edge.signals import Interrupts
-from b70ctl.errors import DaemonError, Interrupted
+from b70ctl.errors import DaemonError, Interrupted, Refused
 from tests.eventually import eventually, is_gone
 from tests.fake_kernels import LINES, write_kernels
 
@@ -32,6 +33,54 @@ def test_the_shipped_package_is_found_and_a_sites_own_wins(tmp_path):
     assert kernels.find(tmp_path)[1] == "shipped"
     own = write_kernels(tmp_path)
     assert kernels.find(tmp_path) == (own, "site")
+
+
+IN_THE_WAY = {
+    "a file": (lambda path: path.write_text("x"), "it is not a folder"),
+    "a link loop": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+    "a link to nowhere": (lambda path: path.symlink_to("gone"), "a link to what is not there"),
+}
+
+
+@pytest.mark.parametrize("place", ["kernels", "kernels/b70_kernels"])
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_what_stands_in_the_place_of_a_sites_kernels_is_told_and_not_passed_over(tmp_path, place, kind):
+    path = tmp_path / place
+    path.parent.mkdir(exist_ok=True)
+    make, why = IN_THE_WAY[kind]
+    make(path)
+    with pytest.raises(Refused, match=why) as refused:
+        kernels.find(tmp_path)
+    assert str(path) in refused.value.what
+    assert str(path) in str(refused.value.hint)
+
+
+def test_a_folder_for_other_kernels_is_none_of_ours(tmp_path):
+    (tmp_path / "kernels" / "others").mkdir(parents=True)
+    assert kernels.find(tmp_path)[1] == "shipped"
+
+
+def test_a_link_to_a_folder_is_a_sites_own(tmp_path):
+    write_kernels(tmp_path / "elsewhere")
+    (tmp_path / "kernels").symlink_to(tmp_path / "elsewhere" / "kernels")
+    assert kernels.find(tmp_path) == (tmp_path / "kernels" / "b70_kernels", "site")
+
+
+def test_a_file_with_a_name_that_is_no_text_is_one_of_the_package(tmp_path):
+    package = write_kernels(tmp_path)
+    before = kernels.digest(package)
+    (package / os.fsdecode(b"\xff.py")).write_text("x")
+    assert kernels.digest(package) != before
+
+
+@pytest.mark.parametrize("sizes", [[MOST_CARRIED + 1], [MOST_CARRIED // 2 + 1] * 2], ids=["one file", "all together"])
+def test_kernels_that_are_too_large_are_refused_and_not_read_whole(tmp_path, sizes):
+    package = write_kernels(tmp_path)
+    for number, size in enumerate(sizes):
+        with (package / f"big{number}.py").open("wb") as file:
+            file.truncate(size)
+    with pytest.raises(Refused, match=r"big\d\.py: more than the 67,108,864 bytes"):
+        kernels.carried(package)
 
 
 def test_a_digest_is_of_the_sources_alone(tmp_path):

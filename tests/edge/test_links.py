@@ -85,3 +85,7 @@ def test_what_is_not_mounted_is_nobodys_link(models):
     (models / "d").symlink_to("/nowhere")
     assert lost(models / "d", []) is None
     assert lost(Path("/other/d"), [mounted(models)]) is None
+
+
+def test_what_may_not_be_looked_at_is_not_called_lost(models):
+    assert lost(models / ("d" * 300) / "config.json", [mounted(models)]) is None

@@ -60,6 +60,15 @@ def test_a_second_holder_is_told_who_the_first_is(tmp_path):
     assert refused.value.exit_code is Exit.LOCKED
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, '{"command": 1}'])
+def test_a_holder_that_says_nothing_of_use_is_another_command(tmp_path, text):
+    path = tmp_path / "lock"
+    with take(path):
+        path.write_text(text)
+        with pytest.raises(Locked, match="is held by another command"), take(path):
+            pass
+
+
 @pytest.mark.process
 def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
     path = tmp_path / "lock"

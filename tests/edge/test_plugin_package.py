@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import json
+import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from b70ctl.core import plugin as core
 from b70ctl.edge import kernels, plugin
+from b70ctl.edge.carrying import MOST_CARRIED
 from b70ctl.edge.filling import contents, fill, fingerprints
 from b70ctl.errors import Refused
 from tests.fake_kernels import TABLE_ROW
@@ -115,6 +118,35 @@ def test_a_table_that_is_none_is_refused_before_it_reaches_an_engine(site):
         plugin.described(site)
 
 
+UNREADABLE = {
+    "larger than what is carried": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), MOST_CARRIED + 1),
+    "a folder": lambda path: path.mkdir(),
+    "a link loop": lambda path: path.symlink_to(path),
+    "a link to nowhere": lambda path: path.symlink_to("gone"),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_table_that_cannot_be_read_is_told_and_not_passed_over(site, kind):
+    UNREADABLE[kind](site / "tuning.json")
+    with pytest.raises(Refused, match=r"tuning\.json, which `kernels: b70` would carry to the engine, cannot be read"):
+        plugin.described(site)
+    assert plugin.table_text(site / "tuning.json") is None
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"rows": [], "device": "\xff"}'])
+def test_a_table_that_nobody_can_make_sense_of_is_refused(site, content):
+    (site / "tuning.json").write_bytes(content)
+    with pytest.raises(Refused, match="no table of tile sizes"):
+        plugin.described(site)
+
+
+def test_a_version_that_leads_out_of_the_release_is_refused(site):
+    (own(site) / "__init__.py").write_text('__version__ = "../../../pwned"\n')
+    with pytest.raises(Refused, match="no __version__ that can be read"):
+        plugin.described(site)
+
+
 def test_a_sites_kernels_without_a_plugin_are_refused(site):
     shutil.rmtree(own(site) / "plugin")
     with pytest.raises(Refused, match=r"the site kernels in .* have no plugin for vLLM"):
@@ -138,3 +170,21 @@ def test_a_folder_with_the_package_or_its_metadata_holds_it(tmp_path, name):
     (tmp_path / name).mkdir()
     assert plugin.holds(tmp_path)
     assert not plugin.holds(tmp_path / "not-there")
+
+
+@pytest.mark.parametrize(
+    "name", ["b70_kernels.py", "b70_kernels.cpython-312-x86_64-linux-gnu.so", "b70_kernels.egg-info"]
+)
+def test_a_single_file_is_the_package_too(tmp_path, name):
+    (tmp_path / name).write_text("")
+    assert plugin.holds(tmp_path)
+
+
+def test_a_file_on_pythons_path_and_what_lies_in_it_are_an_archive_and_a_folder_is_none(tmp_path):
+    with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
+        archive.writestr("deep/b70_kernels/__init__.py", "")
+    assert plugin.is_archive(tmp_path / "lib.zip")
+    assert plugin.is_archive(tmp_path / "lib.zip" / "deep")
+    for name in (".", "not-there", "a\0b"):
+        assert not plugin.is_archive(tmp_path / name)
+        assert not plugin.holds(tmp_path / name)

@@ -63,6 +63,13 @@ def test_a_model_that_the_container_would_not_find_is_seen(daemon, tmp_path):
     assert (absent.lost, len(absent.missing)) == ((), 1)
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "n/" * 2100, "a\0b"])
+def test_a_path_that_no_file_system_has_is_missing_and_no_fault(daemon, tmp_path, name):
+    path = f"{tmp_path}/{name}"
+    mounts = (Mount(source=str(tmp_path), target="/models", read_only=True),)
+    assert seen(daemon, at(1, mounts=mounts, requires=(path,))).missing == (path,)
+
+
 # -- the port ---------------------------------------------------------------------------------------------------------
 
 

@@ -64,3 +64,25 @@ def test_a_lock_that_was_spoilt_is_told_with_its_file(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UsageError, match=r"b70ctl\.lock\.yaml"):
         read_lock(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [SiteLock.model_construct(images={}, patches={"My Fix": [HASH]}),
+     SiteLock.model_construct(images={}, patches={"../good": [HASH]}),
+     SiteLock.model_construct(images={}, patches={"one": ["short"]}),
+     SiteLock.model_construct(images={"": LOCK.images["a/b:1"]}, patches={})],
+)  # fmt: skip
+def test_what_could_not_be_read_again_is_not_written(tmp_path, spoilt):
+    write_lock(tmp_path, LOCK)
+    with pytest.raises(UsageError, match=r"b70ctl\.lock\.yaml"):
+        write_lock(tmp_path, spoilt)
+    assert read_lock(tmp_path) == LOCK
+
+
+@pytest.mark.parametrize("aim", [FILE, "nowhere.yaml"], ids=["a loop", "nowhere"])
+def test_a_lock_behind_a_lost_link_is_not_taken_for_one_that_pins_nothing(tmp_path, aim):
+    (tmp_path / FILE).symlink_to(aim)
+    with pytest.raises(UsageError, match="cannot be read") as told:
+        read_lock(tmp_path)
+    assert told.value.hint == f"ls -ld {tmp_path / FILE}"

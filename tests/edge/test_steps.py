@@ -317,3 +317,24 @@ def test_the_stub_is_called_as_the_daemon_and_compose_are():
     for name in called:
         real = getattr(Daemon, name, None) or getattr(Composer, name)
         assert list(inspect.signature(getattr(StubDaemon, name)).parameters) == list(inspect.signature(real).parameters)
+
+
+def damaged(site, release=GONE):
+    site.keep(release)
+    (site.store.release_folder(release.id) / "release.json").write_text("{")
+    site.daemon.calls.clear()
+
+
+def test_a_release_that_cannot_be_read_is_forgotten_with_its_tag_and_with_nothing_that_may_be_anothers(site):
+    damaged(site)
+    do(site, Verb.FORGET, GONE)
+    assert not site.store.release_folder(GONE.id).exists()
+    assert site.daemon.named("untag", "remove_volume", "remove") == [("untag", TAG)]
+
+
+def test_a_release_that_cannot_be_read_and_runs_is_not_forgotten(site):
+    damaged(site)
+    site.daemon.add(GONE)
+    with pytest.raises(Refused, match="runs, so it is not forgotten"):
+        do(site, Verb.FORGET, GONE)
+    assert site.store.release_folder(GONE.id).exists()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from b70ctl.core.deployment import Order
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import plan_snapshot, plan_switch
 from b70ctl.core.release import State
@@ -130,7 +131,7 @@ def test_a_line_is_not_added_to_what_is_no_file(tmp_path, kind):
         append(tmp_path / "f", "a line")
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "5", '"text"', "\ufffd"])
+@pytest.mark.parametrize("text", ["{", "[1]", "5", '"text"', "\ufffd", "[" * 100_000])
 def test_a_damaged_json_file_is_told_with_a_way_out(tmp_path, text):
     (tmp_path / "f").write_text(text)
     with pytest.raises(B70Error, match="is damaged") as error:
@@ -172,12 +173,15 @@ def test_a_half_written_release_is_no_release_and_is_swept(store):
     partial = store.folder / "releases" / ".partial-0002-p-abcdef"
     partial.mkdir()
     (partial / "release.json").write_text("{")
-    (store.folder / "state.json.new").write_text("half")
+    halves = [store.folder, store.folder / "images", store.release_folder(release.id)]
+    (store.folder / "images").mkdir()
+    for folder in halves:
+        (folder / "state.json.99999999-0123abcd.new").write_text("half")
     (store.folder / ".check-abc").mkdir()
     (store.folder / ".check-abc" / "secrets.env").write_text("VLLM_API_KEY=hidden\n")
     assert list(store.releases()) == [release.id]
     store.sweep()
-    assert everything(store.folder)[:2] == ["releases", f"releases/{release.id}"]
+    assert everything(store.folder)[:3] == ["images", "releases", f"releases/{release.id}"]
     assert not [name for name in everything(store.folder) if "partial" in name or "check" in name or "new" in name]
 
 
@@ -209,6 +213,32 @@ def test_a_damaged_release_is_told_when_it_is_asked_for_and_is_in_nobodys_way(st
     assert list(store.releases()) == [other.id]
     with pytest.raises(B70Error, match="is damaged"):
         store.release(release.id)
+
+
+def no_json(number=None, **changes):
+    """A release whose record would not be read again as it is."""
+    release = a_release(2)
+    files = (Order(kind="draft-config", to="f", target="/f", name="d", overrides={"a": number}),) if number else ()
+    return release.model_copy(update={"deployment": release.deployment.model_copy(update={"files": files} | changes)})
+
+
+@pytest.mark.parametrize("release", [no_json(float("inf")), no_json(float("nan")), no_json(summary="\ud800")])
+def test_a_release_that_could_not_be_read_again_is_not_written(store, release):
+    with pytest.raises(Refused, match="could not be read again") as refused, store.writing(release):
+        pass
+    assert release.id in refused.value.what
+    assert everything(store.folder) == ["releases"]
+
+
+@pytest.mark.parametrize("damage", ["{", "[" * 100_000, None])
+def test_a_folder_that_is_called_like_a_release_and_is_none_is_known(store, damage):
+    release, other = written(store), written(store, 2)
+    record = store.release_folder(release.id) / "release.json"
+    record.unlink() if damage is None else record.write_text(damage)
+    for name in ("mine", f"{release.id}.bak", ".partial-0003-p-abcdef"):
+        (store.folder / "releases" / name).mkdir()
+    assert store.unread() == [release.id]
+    assert list(store.releases()) == [other.id]
 
 
 def test_a_verdict_is_kept_and_replaced(store):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,8 +23,7 @@ def value(text):
         ("12:30:45", "12:30:45"), ("1_000", "1_000"), ("0b1", "0b1"), ("=", "="), ("1e3", 1000.0), ("1e+3", 1000.0),
         (".5", 0.5), ("5.", 5.0), ("017", 17), ("0o17", 15), ("0x1F", 31), ("+1", 1), ("-1", -1), ("true", True),
         ("TRUE", True), ("tRUE", "tRUE"), ("null", None), ("~", None), ("", None), ("# all comment", None),
-        (".inf", math.inf),
-        ("-.INF", -math.inf), ("0.21.0", "0.21.0"), ("'1'", "1"), ('"no"', "no"), ("1.5.1", "1.5.1"),
+        ("'.inf'", ".inf"), ("inf", "inf"), ("0.21.0", "0.21.0"), ("'1'", "1"), ('"no"', "no"), ("1.5.1", "1.5.1"),
         ("+", "+"),
     ],
 )  # fmt: skip
@@ -173,7 +170,8 @@ def test_no_arrangement_of_yamls_own_characters_crashes_the_reader(text):
     assert is_read_or_refused(text)
 
 
-scalars = hostile | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+scalars = hostile | st.integers() | st.booleans() | st.none() | finite
 trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(hostile, inner, max_size=3))
 
 
@@ -200,3 +198,21 @@ def test_a_value_on_the_command_line_is_yaml_too(text, meant):
 def test_a_value_on_the_command_line_that_is_no_yaml_is_refused(text):
     with pytest.raises(UsageError, match="--set"):
         yamlfile.value(text)
+
+
+@pytest.mark.parametrize("text", [".inf", "-.INF", "+.Inf", ".nan", ".NaN", "1e999", "-1e999", "{a: [1, .inf]}"])
+def test_a_number_that_is_not_finite_is_refused_with_its_line(text):
+    with pytest.raises(UsageError, match=r"f:2: .* is not a finite number"):
+        yamlfile.parse(f"a: 1\nv: {text}\n", "f")
+
+
+@pytest.mark.parametrize("text", ["9" * 401, "-" + "9" * 400, "0x" + "f" * 4000])
+def test_a_number_that_could_not_be_written_again_is_refused_with_its_line(text):
+    with pytest.raises(UsageError, match=r"f:1: .*… is a number of [0-9,]+ digits"):
+        value(text)
+
+
+@pytest.mark.parametrize("text", ['v: "a\\0b"', '"a\\0b": 1', 'v: [{w: "\\x00"}]', 'v: "\\u0000"'])
+def test_a_nul_that_is_written_as_an_escape_is_refused_too(text):
+    with pytest.raises(UsageError, match=r"f:1: .* holds a NUL character"):
+        yamlfile.parse(text, "f")

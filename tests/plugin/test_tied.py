@@ -16,7 +16,8 @@ import fake_legacy
 import fake_vllm
 import pytest
 from b70_kernels import __version__, plugin
-from b70_kernels.plugin import copies, proven
+from b70_kernels.plugin import proven
+from b70_kernels.plugin.copies import DISTRIBUTION, PACKAGE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,16 +43,16 @@ def test_b70ctl_expects_what_the_plugin_will_decide(version: str, unproven: str 
 
 def test_both_call_the_same_things_by_the_same_names() -> None:
     assert (core.SWITCH, core.ACCEPT) == (plugin.SWITCH, proven.ACCEPT)
-    assert (carried.PACKAGE, SHIPPED.version) == (copies.PACKAGE, __version__)
+    assert (carried.PACKAGE, SHIPPED.version) == (PACKAGE, __version__)
     assert SHIPPED.proven == proven.VERSIONS
 
 
 def test_a_release_describes_the_package_as_the_plugin_looks_for_it() -> None:
     texts = {Path(name).name: text for name, text in core.metadata(__version__).items()}
-    assert f"Name: {copies.DISTRIBUTION}\n" in texts["METADATA"]
+    assert f"Name: {DISTRIBUTION}\n" in texts["METADATA"]
     points = ConfigParser()
     points.read_string(texts["entry_points.txt"])
-    module, _, function = points[core.GROUP][copies.PACKAGE].partition(":")
+    module, _, function = points[core.GROUP][PACKAGE].partition(":")
     assert getattr(importlib.import_module(module), function) is plugin.register
 
 
@@ -75,12 +76,12 @@ def heard(
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", False)
     caplog.set_level(logging.INFO, "vllm")
-    if request.param == "vLLM's logger":
-        handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter(FORMAT, datefmt="%m-%d %H:%M:%S"))
-        logger.handlers = [handler]
 
     def hear() -> BootLog:
+        if request.param == "vLLM's logger":
+            handler = logging.StreamHandler(sys.stdout)
+            handler.setFormatter(logging.Formatter(FORMAT, datefmt="%m-%d %H:%M:%S"))
+            logger.handlers = [handler]
         plugin.register()
         [line] = capsys.readouterr().out.splitlines()
         assert re.search(r"\[(__init__\.py:\d+|b70_kernels)\] b70_kernels ", line), line
@@ -96,7 +97,7 @@ def heard(
 def test_a_plugin_in_use_is_read_as_in_use_in_its_process(
     version: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if version in proven.LEGACY:
+    if proven.is_legacy(version):
         fake_legacy.install(monkeypatch)
         monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(uint8="uint8"))
     else:

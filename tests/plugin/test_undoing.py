@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ Fault = Callable[[fake_legacy.Legacy, pytest.MonkeyPatch], None]
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A process in which nothing was said yet, with what is said from now on."""
     found: list[str] = []
     monkeypatch.setattr(plugin, "_said", found)
@@ -31,7 +31,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(logging.getLogger("vllm"), "handlers", [logging.NullHandler()])
     monkeypatch.setattr(logging.getLogger("vllm"), "propagate", False)
-    yield found
+    return found
 
 
 def test_0_19_is_taught_the_types_and_sends_them_to_us(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from b70ctl.core.draft import Reach
@@ -54,6 +54,8 @@ class Case:
     draft: Reach
     kernels: Kernels | None = None
     """What the release would carry; None where it is not known, and where the profile asks for none."""
+    brought: Mapping[str, str] = field(default_factory=dict)
+    """The variables that come with the profile's patches."""
 
     @property
     def version(self) -> str:
@@ -66,6 +68,11 @@ class Case:
 
     @property
     def env(self) -> Mapping[str, str]:
+        """The variables that the engine gets from the profile and from its patches, as text."""
+        return {**self.own, **self.brought}
+
+    @property
+    def own(self) -> Mapping[str, str]:
         """The profile's own variables as text."""
         return {name: str(value) for name, value in self.profile.env.items()}
 

@@ -31,7 +31,7 @@ def kernels_twice(case: Case) -> Iterable[Remark]:
         return
     for number, mount in enumerate(case.profile.mounts):
         target = posixpath.normpath(mount.target)
-        if is_ours(posixpath.basename(target)):
+        if any(map(is_ours, target.split("/"))):
             yield error(f"mounts.{number}", f"{target} is the plugin once more: Python keeps one of two, silently",
                         "remove the mount, or kernels: image")  # fmt: skip
         elif target == posixpath.dirname(FOLDER) or f"{target}/".startswith(f"{FOLDER}/"):
@@ -42,6 +42,12 @@ def kernels_twice(case: Case) -> Iterable[Remark]:
             "mounts",
             f"{PACKAGE} is mounted in {entry} too, where Python looks: it keeps one of two, silently",
             "remove the mount, or take the folder off env.PYTHONPATH, or kernels: image",
+        )
+    for entry in case.kernels.archives if case.kernels else ():
+        yield error(
+            "mounts",
+            f"{entry} is a file where Python looks for packages, and may hold {PACKAGE} once more: nobody looks inside",
+            "unpack it and mount the folder, or take it off env.PYTHONPATH, or kernels: image",
         )
 
 

@@ -69,8 +69,8 @@ def empty_values(case: Case) -> Iterable[Remark]:
 
 
 def variables(case: Case) -> Iterable[Remark]:
-    """vLLM reads every variable that carries its name."""
-    for name in case.env:
+    """vLLM reads every variable that carries its name, unless a patch brings it and its reader with it."""
+    for name in case.own:
         if not name.startswith("VLLM_") or name == "VLLM_XPU_ENABLE_XPU_GRAPH":
             continue
         verdict = case.flags.variable(name, case.version)
@@ -118,7 +118,7 @@ def python_path(case: Case) -> Iterable[Remark]:
 def gates(case: Case) -> Iterable[Remark]:
     """A variable that switches a patch on comes with the patch."""
     overlaid = any("turboquant" in mount.target for mount in case.profile.mounts)
-    for name in case.env:
+    for name in case.own:
         if name in GATES and GATES[name] not in case.profile.patches:
             yield error(f"env.{name}", f"`{name}` does nothing without the patch `{GATES[name]}`",
                         f"+patches: [{GATES[name]}], and drop the variable: the patch brings it")  # fmt: skip

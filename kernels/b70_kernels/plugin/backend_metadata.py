@@ -87,7 +87,7 @@ class B70MetadataBuilder(AttentionMetadataBuilder[B70Metadata]):  # type: ignore
         """
         asked = cls.__new__(cls)
         asked.vllm_config = vllm_config
-        asked._set_threshold()
+        asked._set_threshold()  # noqa: SLF001 - one of this class
         return asked.reorder_batch_threshold
 
     def build_for_cudagraph_capture(self, common_attn_metadata: CommonAttentionMetadata) -> B70Metadata:

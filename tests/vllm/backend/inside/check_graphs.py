@@ -24,8 +24,8 @@ class NoWaiting(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def verifying() -> tuple[World, list[Request]]:
-    here = World(layer(Shape(), 40, 3))
+def verifying(drafts: int = 3) -> tuple[World, list[Request]]:
+    here = World(layer(Shape(), 40, drafts))
     requests = [Request(30), Request(17), Request(50)]
     here.step([Turn(each, each.prompt) for each in requests])
     return here, requests
@@ -61,12 +61,14 @@ def test_one_capture_serves_every_later_length(note: Any) -> None:
             here.reject(each, count)
 
 
-@pytest.mark.parametrize("lengths", [(4, 1, 1), (1, 4, 1), (1, 1, 4), (3, 2, 1)])
+@pytest.mark.parametrize("lengths", [(10, 1, 1), (1, 10, 1), (1, 1, 10), (7, 3, 2)])
 def test_one_capture_serves_starts_that_the_host_does_not_know(lengths: tuple[int, ...]) -> None:
-    here, requests = verifying()
-    grown(here, requests)
-    # the host spreads six positions evenly, and knows of each request only that it has no more than the bound
-    even = here.metadata([Turn(each, 2) for each in requests], Padding(requests=1))
+    # more rows of a tile than four positions have: a graph that is captured for the host's lengths drops some
+    here, requests = verifying(15)
+    for each in requests:
+        here.grow(each, each.computed + 16)
+    # the host spreads twelve positions evenly, and knows of each request only that it has no more than the bound
+    even = here.metadata([Turn(each, 4) for each in requests], Padding(requests=1))
     even.max_query_len = here.layer.builder.get_varlen_cudagraph_max_query_len(here.layer.config, here.layer.spec)
     captured = here.layer.builder.build_for_cudagraph_capture(even)
     turns = [Turn(each, count) for each, count in zip(requests, lengths, strict=True)]
@@ -74,7 +76,7 @@ def test_one_capture_serves_starts_that_the_host_does_not_know(lengths: tuple[in
     even.query_start_loc.copy_(now.query_start_loc)
     captured.seq_lens.copy_(now.seq_lens)
     captured.block_table = now.block_table_tensor
-    numbers = here.numbers_for(6)
+    numbers = here.numbers_for(12)
     out = here.run(captured, now.slot_mapping, *numbers)
     assert here.compared(turns, *numbers, out)["decode"] <= 3e-4
 
