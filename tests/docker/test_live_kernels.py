@@ -185,7 +185,8 @@ def test_a_check_has_no_network_and_no_more_rights_than_the_engine(box: LiveSite
     }  # fmt: skip
 
 
-ROW = {"preset": "k8v4", "rows": 16, "head_size": 128, "choice": {"keys": 64}}
+CHOICE = {"keys": 64, "warps": 4, "stages": 1, "programs": 1}
+ROW = {"preset": "k8v4", "rows": 16, "head_size": 128, "choice": CHOICE}
 
 
 def test_a_table_is_written_into_the_site_and_keeps_rows_that_are_not_measured_anew(box: LiveSite) -> None:

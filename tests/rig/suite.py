@@ -8,6 +8,7 @@ A test that needs Docker fails here when none answers; it never skips.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -40,8 +41,16 @@ def main(arguments: list[str]) -> int:
 def _pytest(arguments: list[str], env: dict[str, str]) -> tuple[str, int]:
     colour = "--color=yes" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "--color=no"
     argv = (sys.executable, "-m", "pytest", colour, *arguments)
-    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=_heard
+    )
     return _relay(child), child.wait()
+
+
+def _heard() -> None:
+    """Ctrl-C means what it means on a terminal, also where this was started in the background."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _relay(child: subprocess.Popen[str]) -> str:
