@@ -169,7 +169,7 @@ def test_only_releases_of_the_table_and_their_local_builds_are_proven(version: s
 
 
 def test_the_legacy_releases_are_those_before_vllms_own_turboquant() -> None:
-    assert [version for version in VERSIONS if is_legacy(version)] == ["0.19.0"]
+    assert [version for version in VERSIONS if is_legacy(version)] == ["0.19.0", "0.19.1"]
     assert is_legacy("0.19.2.dev3+gabc")
     assert not is_legacy("0.190.0")
 
