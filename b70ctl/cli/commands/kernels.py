@@ -78,7 +78,7 @@ def tune(
     """Measure which tile sizes are fastest on this card, and write them into the site as tuning.json.
 
     Every candidate is proven before it is timed. Rows that an earlier run measured on this card are kept unless they
-    are measured anew. No release carries the table to its engine yet.
+    are measured anew. The next release of a profile with `kernels: b70` carries the table.
 
     Example: b70ctl kernels tune --head-sizes 128 --workers 8
     """

@@ -77,6 +77,11 @@ class Case:
         return {name: str(value) for name, value in self.profile.env.items()}
 
     @property
+    def may_run_v2(self) -> bool:
+        """Whether nothing forces the V1 model runner; which one serves is the version's and the model's affair."""
+        return self.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0"
+
+    @property
     def method(self) -> str | None:
         """The speculative method."""
         return self.profile.speculative.method if self.profile.speculative else None

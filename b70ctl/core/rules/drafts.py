@@ -81,7 +81,7 @@ def _beyond(case: Case) -> str:
     """What becomes of a request that is longer than the draft."""
     if case.vllm(">=0.33") and _runs_v2(case):
         return f"vLLM {case.version} then serves the model no further than the draft"
-    if case.vllm(">=0.22") and _may_run_v2(case):
+    if case.vllm(">=0.22") and case.may_run_v2:
         return f"{SILENT}; with the V2 model runner the draft reads past the end of its tables, or is lifted (0.27 on)"
     return SILENT
 
@@ -100,11 +100,7 @@ def _lifts_itself(case: Case, method: str) -> bool:
 
 def _runs_v2(case: Case) -> bool:
     """Whether the V2 model runner serves; before 0.30 that depends on the model's architecture."""
-    return case.vllm(">=0.30") and _may_run_v2(case)
-
-
-def _may_run_v2(case: Case) -> bool:
-    return case.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0"
+    return case.vllm(">=0.30") and case.may_run_v2
 
 
 RULES = (

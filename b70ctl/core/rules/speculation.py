@@ -131,8 +131,8 @@ def _synchronous(case: Case) -> bool:
 
 
 def _second_runner(case: Case) -> bool:
-    """Whether the V2 model runner serves, which can look a prompt up and schedule ahead: everybody's from 0.33 on."""
-    return case.vllm(">=0.33") and case.env.get("VLLM_USE_V2_MODEL_RUNNER") != "0"
+    """Whether the V2 model runner serves, and looks a prompt up while it schedules ahead, as it does from 0.33 on."""
+    return case.vllm(">=0.33") and case.may_run_v2
 
 
 def measured_depth(case: Case) -> Iterable[Remark]:

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from b70_kernels.plugin.proven import ACCEPT
+
 from tests.rig.talk import exit_status, say
 from tests.vllm import sdist, versions
 from tests.vllm.backend.rows import rows
@@ -37,7 +39,7 @@ def _holds(version: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found"
         variables = versions.environment(
-            version, versions.plugin_folder(), TRITON_INTERPRET="1", B70_BACKEND_FOUND=str(out)
+            version, versions.plugin_folder(), TRITON_INTERPRET="1", B70_BACKEND_FOUND=str(out), **{ACCEPT: version}
         )
         code = subprocess.run(_pytest(), env=variables, cwd="/", stdin=subprocess.DEVNULL, check=False).returncode
         found = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
