@@ -65,8 +65,8 @@ def attend(
     replayed with others, up to the bounds it was captured with; rows from query_start[-1] on become zero. `scale` is
     1/sqrt(D) unless given; `softcap` caps the scores, 0 does not.
 
-    Deterministic. |query| * scale has to stay below 700, and the values of one stored token may span 15,000 at 4 bits
-    and 7,000 at 3 (a row that sees more becomes NaN). Raises ValueError for what it was not made for.
+    Deterministic. |query| * scale has to stay below 5,000 (a row with more becomes NaN). Raises ValueError for what it
+    was not made for.
     """
     tokens, heads, head_size = _checked(query, cache, longest_query)
     requests = seq_lens.shape[0]
@@ -83,7 +83,7 @@ def attend(
         rotate_queries[(-(-tokens * heads // ROTATED_ROWS),)](
             query, hadamard(head_size, str(query.device)), room.rotated, tokens * heads, query.stride(0),
             query.stride(1), HEADS=heads, D=head_size, ROWS=ROTATED_ROWS, CHUNK=min(head_size, config.chunk),
-            num_warps=4, **config.options,
+            num_warps=4, num_stages=1, **config.options,
         )  # fmt: skip
         query, scale = room.rotated, scale * head_size**-0.5
     attend_splits[(requests, cache.kv_heads * blocks, splits)](

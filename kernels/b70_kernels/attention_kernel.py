@@ -5,13 +5,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .unpack import dimensions, load_keys, load_scales, load_values, squared
+from .unpack import dimensions, load_key_rests, load_keys, load_scales, load_values, product
 
 # finite, so that nothing subtracts infinities: a hidden score less the lowest maximum is far below what exp2 keeps
 LOWEST: tl.constexpr = tl.constexpr(-1.0e30)
 HIDDEN: tl.constexpr = tl.constexpr(-1.0e38)
-LIFT: tl.constexpr = tl.constexpr(64.0)
-"""Queries and weights are multiplied by it before they are split in two fp16: their low parts stay normal numbers."""
+QUERY_LIFT: tl.constexpr = tl.constexpr(8.0)
+"""Queries are multiplied by it before they are split in two fp16, so that less is lost of what is small."""
 
 
 @triton.jit(do_not_specialize=["splits", "block_stride", "window"])
@@ -54,7 +54,9 @@ def attend_splits(
     token = tl.where(valid, start + position, start).to(tl.int64)
     head = kv_head * GROUP + row % GROUP
     at_query = query + token * q_token_stride + head * q_head_stride
-    lifted = scale * LIFT
+    lifted = scale * QUERY_LIFT
+    # of the weights: scales of values go up to 8,734 (4 bits) and 18,715, and fp16 ends at 65,504
+    weight_lift: tl.constexpr = 4.0 if VALUE_BITS == 4 else 2.0
     high_0, low_0 = load_query(at_query, valid, lifted, D, PLANAR, 0)
     high_1, low_1 = load_query(at_query, valid, lifted, D, PLANAR, 1)
     high_2, low_2 = load_query(at_query, valid, lifted, D, PLANAR, 2)
@@ -92,9 +94,16 @@ def attend_splits(
             score = tl.dot(low_2, key_2, score)
             score = tl.dot(low_3, key_3, score)
         if rotated and not PLANAR:
-            squares = squared(key_0) + squared(key_1) + squared(key_2) + squared(key_3)
+            squares = product(key_0, key_0) + product(key_1, key_1) + product(key_2, key_2) + product(key_3, key_3)
+            if KEY_BITS == 4:
+                rest_0, rest_1, rest_2, rest_3 = load_key_rests(cache, base[None, :], slot[None, :], w[:, None],
+                                                                token_stride)  # fmt: skip
+                score = tl.dot(high_1, rest_1, tl.dot(high_0, rest_0, score))
+                score = tl.dot(high_3, rest_3, tl.dot(high_2, rest_2, score))
+                squares += 2.0 * (product(key_0, rest_0) + product(key_1, rest_1))
+                squares += 2.0 * (product(key_2, rest_2) + product(key_3, rest_3))
             key_scale = key_scale * tl.rsqrt(tl.sum(squares, 0))
-        score = score * (key_scale * (1.0 / LIFT))[None, :]
+        score = score * (key_scale * (1.0 / QUERY_LIFT))[None, :]
         if CAPPED:
             # cap * tanh(x / cap), in units of log2: tanh x = 1 - 2 / (1 + e^2x)
             score = softcap * (1.0 - 2.0 / (1.0 + tl.exp2(score * (2.8853900817779268 / softcap))))
@@ -107,7 +116,7 @@ def attend_splits(
         weight = tl.exp2(score - higher[:, None])
         total = total * decay + tl.sum(weight, 1)
         middle = middle * decay + tl.sum(weight * value_middle[None, :], 1)
-        high, low = halves(weight * (value_scale * LIFT)[None, :])
+        high, low = halves(weight * (value_scale * weight_lift)[None, :])
         if PAIRED:
             even = index * KEYS + tl.arange(0, KEYS // 2) * 2
             base, slot = place(pages, even, seq_len, page_stride, head_block, PAGE)
@@ -139,10 +148,10 @@ def attend_splits(
     valid = valid[:, None]
     inverse = inverse[:, None]
     middle = middle[:, None]
-    tl.store(into + dimensions(w, D, PLANAR, 0)[None, :], (out_0 * (1.0 / LIFT) + middle) * inverse, mask=valid)
-    tl.store(into + dimensions(w, D, PLANAR, 1)[None, :], (out_1 * (1.0 / LIFT) + middle) * inverse, mask=valid)
-    tl.store(into + dimensions(w, D, PLANAR, 2)[None, :], (out_2 * (1.0 / LIFT) + middle) * inverse, mask=valid)
-    tl.store(into + dimensions(w, D, PLANAR, 3)[None, :], (out_3 * (1.0 / LIFT) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 0)[None, :], (out_0 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 1)[None, :], (out_1 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 2)[None, :], (out_2 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 3)[None, :], (out_3 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
 
 
 @triton.jit

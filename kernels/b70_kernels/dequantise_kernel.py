@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .unpack import dimensions, load_keys, load_scales, load_values, squared
+from .unpack import dimensions, load_keys, load_scales, load_values, product
 
 
 @triton.jit(do_not_specialize=["block_stride"])
@@ -43,7 +43,7 @@ def dequantise_tokens(
         store_tile(keys, row, key_3.to(tl.float32), w, mask, D, PLANAR, 3)
     else:
         if not PLANAR:
-            squares = squared(key_0) + squared(key_1) + squared(key_2) + squared(key_3)
+            squares = product(key_0, key_0) + product(key_1, key_1) + product(key_2, key_2) + product(key_3, key_3)
             key_scale = key_scale * tl.rsqrt(tl.sum(squares, 1))
         key_scale = (key_scale * D**-0.5)[:, None]
         for first in range(0, D, CHUNK):

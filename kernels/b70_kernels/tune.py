@@ -66,8 +66,9 @@ def candidates(presets: list[str], head_sizes: list[int], kind: str) -> Iterator
                 if rows // 8 <= warps * 2 <= rows // 2:
                     yield Candidate(preset, rows, size, keys, warps, stages)
             continue
-        for keys, warps, stages in itertools.product((32, 64, 128), (2, 4, 8), (1, 2, 3)):
-            large = keys * size > 128 * 128 or (stages == 3 and keys > 64)
+        # heads of 256 take fewer tokens a tile; loads that are not overlapped (one stage) never won on an H200
+        for keys, warps, stages in itertools.product((32, 64) if size == 256 else (64, 128), (2, 4, 8), (2, 3)):
+            large = stages == 3 and keys * size > 64 * 128
             thin = (warps == 2 and rows > 16) or (warps == 8 and keys < 64)
             if not large and not thin:
                 yield Candidate(preset, rows, size, keys, warps, stages)

@@ -66,7 +66,8 @@ class Launch:
 INTEL = Launch(32, 16, 16, 32, {"grf_mode": "large"})
 """More does not fit in registers, and at a head size of 256 not in local memory."""
 
-OTHERS = Launch(256, 4, 64, 64)
+OTHERS = Launch(128, 4, 64, 64, {"num_stages": 1})
+"""Pieces of the matrix are not fetched ahead: two of a head of 256 fill local memory."""
 
 
 def launch(device: torch.device) -> Launch:

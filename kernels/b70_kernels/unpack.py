@@ -65,6 +65,14 @@ def load_keys(cache, head, slot, w, token_stride,
 
 
 @triton.jit
+def load_key_rests(cache, head, slot, w, token_stride):
+    """Interleaved 4 bits: four fp16 tiles of what those of load_keys are off by, their values being no fp16 numbers."""
+    word = four_codes(cache, head + slot * token_stride, w)
+    upper = word >> 8
+    return (rest_of_16(word & 15), rest_of_16((word >> 4) & 15), rest_of_16(upper & 15), rest_of_16((upper >> 4) & 15))
+
+
+@triton.jit
 def load_values(cache, head, slot, w, token_stride,
                 D: tl.constexpr, PAGE: tl.constexpr, KEY_BITS: tl.constexpr, VALUE_BITS: tl.constexpr,
                 PLANAR: tl.constexpr):  # fmt: skip
@@ -102,10 +110,9 @@ def load_scales(cache, head, slot, token_stride, D: tl.constexpr, PAGE: tl.const
 
 
 @triton.jit
-def squared(tile):
-    """Of a tile, in float32."""
-    wide = tile.to(tl.float32)
-    return wide * wide
+def product(tile, other):
+    """Of two tiles, number by number, in float32."""
+    return tile.to(tl.float32) * other.to(tl.float32)
 
 
 @triton.jit
@@ -130,33 +137,44 @@ def four_thirds(cache, head, slot, w, token_stride, AFTER: tl.constexpr, D: tl.c
 
 
 @triton.jit
-def masked(word, SHIFT: tl.constexpr, MASK: tl.constexpr):
-    """The code at SHIFT (6 at most), times 2**SHIFT, in fp16."""
-    return ((word & (MASK << SHIFT)) | 0x6400).to(tl.float16, bitcast=True) - 1024.0
+def number(word, SHIFT: tl.constexpr, MASK: tl.constexpr, STEP: tl.constexpr, FIRST: tl.constexpr):
+    """FIRST + STEP times the code at SHIFT (6 at most), fp16; exact where both are small multiples of a power of two."""
+    lifted = ((word & (MASK << SHIFT)) | 0x6400).to(tl.float16, bitcast=True)
+    if SHIFT == 0:
+        # 1024 steps and FIRST together need more bits than fp16 has
+        if STEP == 1.0:
+            return lifted - (1024.0 - FIRST)
+        else:
+            return tl.fma(lifted - 1024.0, half(lifted, STEP), half(lifted, FIRST))
+    else:
+        return tl.fma(lifted, half(lifted, STEP / (1 << SHIFT)), half(lifted, FIRST - 1024.0 * STEP / (1 << SHIFT)))
+
+
+@triton.jit
+def half(like, VALUE: tl.constexpr):
+    """A number as fp16, in the shape of another."""
+    return tl.full(like.shape, VALUE, tl.float16)
 
 
 @triton.jit
 def centred(word, SHIFT: tl.constexpr, MASK: tl.constexpr, CENTRE: tl.constexpr):
     """A code less its centre, fp16."""
-    if SHIFT == 0:
-        return ((word & MASK) | 0x6400).to(tl.float16, bitcast=True) - (1024.0 + CENTRE)
-    else:
-        return masked(word, SHIFT, MASK) * (1.0 / (1 << SHIFT)) - CENTRE
+    return number(word, SHIFT, MASK, 1.0, -CENTRE)
 
 
 @triton.jit
 def cubic(word, SHIFT: tl.constexpr):
     """A 3-bit key code to quantiser.CODEBOOK_3, exact in every step."""
-    x = masked(word, SHIFT, 7) * (0.25 / (1 << SHIFT)) - 0.875
-    return x * (x * x + CUBIC)
+    x = number(word, SHIFT, 7, 0.25, -0.875)
+    return x * tl.fma(x, x, half(x, CUBIC))
 
 
 @triton.jit
 def quintic(word, SHIFT: tl.constexpr):
     """A 4-bit key code to quantiser.CODEBOOK_4; fused, unfused and in float32 it gives the same values."""
-    x = masked(word, SHIFT, 15) * (0.25 / (1 << SHIFT)) - 1.875
+    x = number(word, SHIFT, 15, 0.25, -1.875)
     y = x * x
-    return x * (QUINTIC_1 + y * (QUINTIC_3 + y * QUINTIC_5))
+    return x * tl.fma(y, tl.fma(y, half(x, QUINTIC_5), half(x, QUINTIC_3)), half(x, QUINTIC_1))
 
 
 @triton.jit
@@ -185,9 +203,22 @@ def nearest_of_8(code):
 @triton.jit
 def nearest_of_16(code):
     """vLLM's 4-bit key codes (ascending) to quantiser.UPSTREAM_4, whose bits these are."""
+    return one_of_16(code, 0x317B, 0x3824, 0x3B02, 0x3D07, 0x3EB4, 0x4051, 0x4185, 0x434A)
+
+
+@triton.jit
+def rest_of_16(code):
+    """What nearest_of_16 leaves of the Lloyd-Max values: quantiser.UPSTREAM_4_REST, whose bits these are."""
+    return one_of_16(code, 0x0019, 0x0297, 0x04E1, 0x08FB, 0x8631, 0x0724, 0x0652, 0x0FB3)
+
+
+@triton.jit
+def one_of_16(code, B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, B3: tl.constexpr, B4: tl.constexpr,
+              B5: tl.constexpr, B6: tl.constexpr, B7: tl.constexpr):  # fmt: skip
+    """The fp16 number with these bits for codes 8 to 15, less than zero for 7 to 0."""
     code = code.to(tl.int32)
     magnitude = tl.where(code > 7, code - 8, 7 - code)
-    small = tl.where(magnitude > 1, tl.where(magnitude > 2, 0x3D07, 0x3B02), tl.where(magnitude > 0, 0x3824, 0x317B))
-    large = tl.where(magnitude > 5, tl.where(magnitude > 6, 0x434A, 0x4185), tl.where(magnitude > 4, 0x4051, 0x3EB4))
+    small = tl.where(magnitude > 1, tl.where(magnitude > 2, B3, B2), tl.where(magnitude > 0, B1, B0))
+    large = tl.where(magnitude > 5, tl.where(magnitude > 6, B7, B6), tl.where(magnitude > 4, B5, B4))
     bits = tl.where(magnitude > 3, large, small)
-    return (bits | tl.where(code > 7, 0, 0x8000)).to(tl.int16).to(tl.float16, bitcast=True)
+    return (bits ^ tl.where(code > 7, 0, 0x8000)).to(tl.int16).to(tl.float16, bitcast=True)

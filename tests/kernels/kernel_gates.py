@@ -25,10 +25,10 @@ def row_errors(out: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     return (out.double() - wanted.double()).norm(dim=-1) / wanted.double().norm(dim=-1).clamp(min=1e-30)
 
 
-def accuracy(of: Call, config: Any = None, limit: float = ROW_ERROR, **options: Any) -> float:
+def accuracy(of: Call, config: Any = None, **options: Any) -> float:
     """Every row is as close to float64 as promised; gives the largest error."""
     worst = float(row_errors(attended(of, config, **options), expected(of, **options)).max())
-    assert worst <= limit, f"{of.shape}: row error {worst:.1e}"
+    assert worst <= ROW_ERROR, f"{of.shape}: row error {worst:.1e}"
     return worst
 
 

@@ -57,7 +57,7 @@ def test_values_with_one_large_number_each_are_kept(shape: Shape) -> None:
 
 
 @every_cache
-@pytest.mark.parametrize("spread", [1e-3, 1000.0])
+@pytest.mark.parametrize("spread", [1e-3, 12_000.0])
 def test_small_and_large_values_are_kept(shape: Shape, spread: float) -> None:
     tokens = [(keys, values * spread) for keys, values in random_tokens(shape, [37, 9])]
     gates.accuracy(call(REAL, shape, [(37, 3), (9, 1)], tokens=tokens), config(REAL, 2))
@@ -66,9 +66,7 @@ def test_small_and_large_values_are_kept(shape: Shape, spread: float) -> None:
 @every_cache
 def test_sharp_scores_lose_nothing(shape: Shape, record_property: Record) -> None:
     query = normal(4, shape.heads, shape.head_size, seed=1, spread=8.0)
-    # vLLM's 4-bit codebook is within 9.4e-5 of fp16 numbers, and a score is wrong by that times its size
-    limit = 1e-3 if (shape.preset, shape.layout) == ("4bit_nc", "interleaved") else gates.ROW_ERROR
-    worst = gates.accuracy(call(REAL, shape, [(37, 3), (70, 1)], query=query), chosen(2), limit=limit)
+    worst = gates.accuracy(call(REAL, shape, [(37, 3), (70, 1)], query=query), chosen(2))
     record_property("row error, sharp scores", (f"{shape.preset} {shape.layout}", worst))
 
 

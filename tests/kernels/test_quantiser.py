@@ -70,6 +70,9 @@ def test_vllm_s_codebook_is_lloyd_max_but_for_rounding(values: tuple[float, ...]
     ratio = np.array(values) / np.array(quantiser.lloyd_max(bits))
     assert np.abs(ratio / np.sqrt(ratio.min() * ratio.max()) - 1).max() <= within
     assert all(float(np.float16(value)) == value for value in values)
+    both = np.array(values) + (np.array(quantiser.UPSTREAM_4_REST) if bits == 4 else 0)
+    ratio = both / np.array(quantiser.lloyd_max(bits))
+    assert np.abs(ratio / ratio.mean() - 1).max() <= {3: 2.5e-5, 4: 5e-8}[bits]
     assert list(quantiser.thresholds(bits, upstream=True)) == quantiser.midpoints(quantiser.lloyd_max(bits))
 
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from b70_kernels import quantiser
 from b70_kernels.store_kernel import to_fp8
-from b70_kernels.unpack import centred, cubic, fp8, nearest_of_8, nearest_of_16, quintic
+from b70_kernels.unpack import centred, cubic, fp8, nearest_of_8, nearest_of_16, quintic, rest_of_16
 from kernel_scope import DEVICE, either
 
 
@@ -30,6 +30,12 @@ def _keys_4(words, out, SHIFT: tl.constexpr, OURS: tl.constexpr):
         tl.store(out + tl.arange(0, 16), quintic(word, SHIFT))
     else:
         tl.store(out + tl.arange(0, 16), nearest_of_16((word >> SHIFT) & 15))
+
+
+@triton.jit
+def _rests_4(words, out, SHIFT: tl.constexpr):
+    word = tl.load(words + tl.arange(0, 16))
+    tl.store(out + tl.arange(0, 16), rest_of_16((word >> SHIFT) & 15))
 
 
 @triton.jit
@@ -81,6 +87,8 @@ def test_four_bits_are_a_value_of_the_codebook(shift: int, noise: int) -> None:
         out = torch.empty(16, dtype=torch.float16, device=DEVICE)
         _keys_4[(1,)](words(16, shift, noise), out, SHIFT=shift, OURS=ours)
         assert torch.equal(out.cpu(), book(half))
+    _rests_4[(1,)](words(16, shift, noise), out, SHIFT=shift)
+    assert torch.equal(out.cpu(), book(quantiser.UPSTREAM_4_REST))
 
 
 @noises
