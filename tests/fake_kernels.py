@@ -16,7 +16,7 @@ else:
     for line in WISH["lines"]:
         print(line, flush=True)
     print("argv " + " ".join(sys.argv[1:]), flush=True)
-    for name in ("PYTHONPATH", "ZE_AFFINITY_MASK"):
+    for name in ("PYTHONPATH", "ZE_AFFINITY_MASK", "B70_KERNELS_TUNING"):
         print(name + "=" + str(os.environ.get(name)), flush=True)
     print("cards " + " ".join(sorted(os.listdir("/dev/dri")) if os.path.isdir("/dev/dri") else []), flush=True)
 for line in WISH["err"]:

@@ -21,6 +21,7 @@ from b70ctl.edge import hardware, kernels, places
 from b70ctl.edge.files import now
 from b70ctl.edge.filling import scratch
 from b70ctl.edge.lock import leased
+from b70ctl.edge.plugin import site_table
 from b70ctl.edge.signals import Interrupts
 from b70ctl.errors import B70Error, MachineError, UsageError
 
@@ -53,7 +54,7 @@ def _run_in_image(here: Here, program: Program, profile: str | None) -> None:
         with scratch(here.store.folder) as folder:
             wanted = _container(here, program, deployment, facts, folder=folder, package=package)
             name = f"{here.catalog.site.name}-kernels-{program.name}"
-            told = described(deployment, facts) | about(package, origin)
+            told = described(deployment, facts) | about(package, origin) | {"table": _table(here, program)}
             job = Run(here, program, told, folder, change.interrupts, image=deployment.image)
             job.carry_out(lambda hear: kernels.in_container(here.daemon, name, wanted, change.interrupts, hear))
 
@@ -108,7 +109,13 @@ def _container(
 ) -> dict[str, Any]:
     argv = program.argv("python3", OUT, json=here.console.json)
     root = str(here.root.resolve()) if here.root else ""
-    return container(deployment, facts, argv, package=str(package.resolve()), out=str(folder), root=root)
+    return container(deployment, facts, argv, package=str(package.resolve()), out=str(folder), root=root,
+                     table=_table(here, program))  # fmt: skip
+
+
+def _table(here: Here, program: Program) -> str | None:
+    """The site's own tile sizes, with which all run but the program that finds them."""
+    return None if program.writes else site_table(here.root.resolve() if here.root else None)
 
 
 # --- here -------------------------------------------------------------------------------------------------------------
@@ -117,6 +124,7 @@ def _container(
 def _run_here(here: Here, program: Program) -> None:
     package, origin = kernels.find(here.root)
     interrupts = Interrupts(terminal=False, warn=here.console.shout)
+    table = _table(here, program)
     cards = here.workshop(docker=False).host.usable[:1]
     with interrupts.watched(), contextlib.ExitStack() as stack:
         for card in cards:
@@ -126,9 +134,11 @@ def _run_here(here: Here, program: Program) -> None:
                 raise card_is_held(CardHolder(card.address, who), _observed(here))
         folder = stack.enter_context(kernels.aside(package))
         python = kernels.python()
-        told = {"python": python, "cards": [card.address for card in cards]} | about(package, origin)
+        told = {"python": python, "cards": [card.address for card in cards], "table": table} | about(package, origin)
         argv = program.argv(python, str(folder), json=here.console.json)
-        Run(here, program, told, folder, interrupts).carry_out(lambda hear: kernels.in_python(argv, folder, hear))
+        Run(here, program, told, folder, interrupts).carry_out(
+            lambda hear: kernels.in_python(argv, folder, table, hear)
+        )
 
 
 def _observed(here: Here) -> Observed:
@@ -145,6 +155,8 @@ def _show(here: Here, program: Program, profile: str | None, *, local: bool) -> 
     """What would run, and what stands in its way as far as it can be asked."""
     package, origin = kernels.find(here.root)
     rows = {"kernels": f"{package} ({origin})"}
+    if table := _table(here, program):
+        rows["table"] = table
     found: list[B70Error] = []
     if local:
         rows |= {"python": kernels.python(), "command": " ".join(program.argv("python3", "OUT"))}

@@ -22,6 +22,8 @@ FOLDER = "/opt/b70"
 """Where a container has the package; it holds nothing else, so that it can be on Python's path."""
 OUT = "/opt/b70-out"
 TABLE = "tuning.json"
+TABLE_PLACE = f"/opt/{TABLE}"
+"""Where a container has the site's table."""
 TABLE_VARIABLE = "B70_KERNELS_TUNING"
 """Names such a table to the kernels."""
 MASK = "ZE_AFFINITY_MASK"
@@ -44,7 +46,7 @@ class Program:
 
     @property
     def writes(self) -> bool:
-        """Whether it leaves a table of tile sizes."""
+        """Whether it leaves a table of tile sizes; the others run with the one that the site has."""
         return self.name == "tune"
 
     def argv(self, python: str, out: str, *, json: bool = False) -> tuple[str, ...]:
@@ -64,18 +66,25 @@ def on_one_card(deployment: Deployment) -> Deployment:
 
 
 def container(
-    deployment: Deployment, facts: ImageFacts, argv: Sequence[str], *, package: str, out: str, root: str
+    deployment: Deployment,
+    facts: ImageFacts,
+    argv: Sequence[str],
+    *,
+    package: str,
+    out: str,
+    root: str,
+    table: str | None = None,
 ) -> dict[str, Any]:
     """What Docker is asked to make, in its API's own words: the engine's card and environment, and no network.
 
-    `package` and `out` are folders of the host, `root` the site that it runs for.
+    `package` and `out` are folders of the host, `table` a site's own tile sizes, `root` the site that it runs for.
     """
     before = serving.entrypoint(facts, ())
     return {
         "Image": deployment.image,
         "Entrypoint": list(before or argv[:1]),
         "Cmd": list(argv if before else argv[1:]),
-        "Env": [f"{name}={value}" for name, value in _environment(deployment, facts).items()],
+        "Env": [f"{name}={value}" for name, value in _environment(deployment, facts, table).items()],
         "WorkingDir": "/",
         "Labels": {
             f"{LABEL}.probe": "1", f"{LABEL}.root": root, f"{LABEL}.cards": ",".join(deployment.cards),
@@ -91,6 +100,7 @@ def container(
             "Mounts": [
                 _bind(package, f"{FOLDER}/{PACKAGE}", read_only=True),
                 _bind(out, OUT, read_only=False),
+                *([_bind(table, TABLE_PLACE, read_only=True)] if table else []),
                 *(_bind(f"{source}/by-path", f"{target}/by-path", read_only=True)
                   for source, target in deployment.devices),
             ],
@@ -102,12 +112,13 @@ def container(
     }  # fmt: skip
 
 
-def _environment(deployment: Deployment, facts: ImageFacts) -> dict[str, str]:
+def _environment(deployment: Deployment, facts: ImageFacts, table: str | None) -> dict[str, str]:
     # the image's own path may carry the vLLM that upstream's kernels are imported from
     path = deployment.env.get("PYTHONPATH") or facts.pythonpath
     # what a release carries is not mounted here: neither its plugin nor the table that it would name
     rest = {name: value for name, value in deployment.env.items() if name != TABLE_VARIABLE}
-    return rest | {"PYTHONPATH": f"{path}:{FOLDER}" if path else FOLDER}
+    own = {TABLE_VARIABLE: TABLE_PLACE} if table else {}
+    return rest | {"PYTHONPATH": f"{path}:{FOLDER}" if path else FOLDER} | own
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:

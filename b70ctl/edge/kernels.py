@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.core.incident import incident_name
-from b70ctl.core.kernels import PACKAGE
+from b70ctl.core.kernels import PACKAGE, TABLE_VARIABLE
 from b70ctl.edge import places
 from b70ctl.edge.carrying import MOST_CARRIED, read_carried
 from b70ctl.edge.files import replace
@@ -170,7 +170,11 @@ def aside(package: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-def in_python(argv: tuple[str, ...], folder: Path, hear: Hear) -> int:
-    """Run a program of the package that lies in `folder` to its end, and give its exit status."""
+def in_python(argv: tuple[str, ...], folder: Path, table: str | None, hear: Hear) -> int:
+    """Run a program of the package that lies in `folder` to its end, and give its exit status.
+
+    `table` is a site's own tile sizes; without it a table that the environment names is used.
+    """
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
-    return overhear(argv, env={**os.environ, "PYTHONPATH": path}, cwd=folder, hear=hear)
+    own = {TABLE_VARIABLE: table} if table else {}
+    return overhear(argv, env={**os.environ, "PYTHONPATH": path} | own, cwd=folder, hear=hear)

@@ -20,11 +20,16 @@ def described(root: Path | None) -> Kernels:
     package, origin = find(root)
     files = carried(package)
     found = read_kernels(str(package), origin, files, digest_of(files))
+    return replace(found, table=site_table(root))
+
+
+def site_table(root: Path | None) -> str | None:
+    """Where a site's own table of tile sizes is; None where it has none. Refused where the kernels would stop at it."""
     table = root / TABLE if root else None
     if table is None or (content := _table(table)) is None:
-        return found
+        return None
     refuse_bad_table(str(table), content)
-    return replace(found, table=str(table))
+    return str(table)
 
 
 def _table(path: Path) -> bytes | None:

@@ -138,7 +138,7 @@ def four_thirds(cache, head, slot, w, token_stride, AFTER: tl.constexpr, D: tl.c
 
 @triton.jit
 def number(word, SHIFT: tl.constexpr, MASK: tl.constexpr, STEP: tl.constexpr, FIRST: tl.constexpr):
-    """FIRST + STEP times the code at SHIFT (6 at most), fp16; exact where both are small multiples of a power of two."""
+    """FIRST + STEP times the code at SHIFT (6 at most), fp16; exact for small multiples of a power of two."""
     lifted = ((word & (MASK << SHIFT)) | 0x6400).to(tl.float16, bitcast=True)
     if SHIFT == 0:
         # 1024 steps and FIRST together need more bits than fp16 has

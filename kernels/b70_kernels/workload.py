@@ -46,7 +46,7 @@ def batch(
     pages = len(seq_lens) * most + 3
     table = torch.randperm(pages, generator=generator)[: len(seq_lens) * most].reshape(len(seq_lens), most)
     cache = empty_cache(pages, preset, head_size, kv_heads, page_size, layout, device)
-    on_device = torch.Generator(device=device).manual_seed(seed) if device.type != "cpu" else generator
+    on_device = torch.Generator(device=device).manual_seed(seed)
     for request, length in enumerate(seq_lens):
         at = torch.arange(length)
         slots = (table[request, at // page_size] * page_size + at % page_size).to(device)

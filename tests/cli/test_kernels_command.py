@@ -161,6 +161,23 @@ def test_a_table_is_written_whole_into_the_site(b70ctl, site, fake):
     assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
 
 
+def test_all_but_tune_run_with_the_sites_own_table(b70ctl, site, fake):
+    choice = ROW["choice"] | {"warps": 4, "stages": 1, "programs": 64}
+    (site / "tuning.json").write_text(json.dumps({"device": "x", "rows": [ROW | {"choice": choice}]}))
+    for program, named in (("check", f"{site}/tuning.json"), ("bench", f"{site}/tuning.json"), ("tune", "None")):
+        fake()
+        assert f"B70_KERNELS_TUNING={named}\n" in b70ctl("--site", site, "kernels", program, "--here").out
+    assert f"table    {site}/tuning.json" in b70ctl("--site", site, "kernels", "check", "--here", "-n").out
+
+
+def test_a_table_at_which_the_kernels_would_stop_is_refused_before_they_run(b70ctl, site, fake):
+    (site / "tuning.json").write_text("{}")
+    fake()
+    said = b70ctl("--site", site, "kernels", "check", "--here")
+    assert (said.code, said.out) == (1, "")
+    assert "tuning.json" in said.error
+
+
 @pytest.mark.parametrize("before", [b"[" * 100_000, b"\xff", b'{"device": "x", "rows": [{"choice": {}}]}'])
 def test_a_table_that_cannot_be_read_costs_nothing_of_what_was_measured(b70ctl, site, fake, before):
     (site / "tuning.json").write_bytes(before)

@@ -33,9 +33,9 @@ def a_deployment(**profile):
     return resolved(a_profile(**profile), site=site, host=a_host(ADDRESS, SECOND))
 
 
-def made(deployment=None, argv=("python3", "-m", "b70_kernels.check"), **facts):
+def made(deployment=None, argv=("python3", "-m", "b70_kernels.check"), table=None, **facts):
     return container(deployment or on_one_card(a_deployment()), some_facts(**facts), argv, package="/k/b70_kernels",
-                     out="/s/.b70ctl/.check-1", root="/s")  # fmt: skip
+                     out="/s/.b70ctl/.check-1", root="/s", table=table)  # fmt: skip
 
 
 # -- argv and container -----------------------------------------------------------------------------------------------
@@ -67,6 +67,14 @@ def test_the_container_is_the_engines_card_and_environment_without_a_network():
     assert (host["IpcMode"], host["ShmSize"]) == ("private", 8 << 30)
     assert host["SecurityOpt"] == ["no-new-privileges:true"]
     assert not {"Privileged", "CapAdd"} & set(host)
+
+
+def test_the_container_has_the_sites_own_tile_sizes_and_is_told_where():
+    found = made(table="/s/tuning.json")
+    mounts = [(each["Source"], each["Target"], each["ReadOnly"]) for each in found["HostConfig"]["Mounts"]]
+    assert ("/s/tuning.json", "/opt/tuning.json", True) in mounts
+    assert "B70_KERNELS_TUNING=/opt/tuning.json" in found["Env"]
+    assert not [each for each in made()["Env"] if each.startswith("B70_KERNELS_TUNING")]
 
 
 def test_oneapi_is_prepared_where_the_images_own_entrypoint_does_it():

@@ -199,7 +199,7 @@ def test_a_program_is_run_from_a_folder_that_holds_the_package_alone(tmp_path, m
     with kernels.aside(package) as folder:
         assert [path.name for path in folder.iterdir()] == ["b70_kernels"]
         argv = (sys.executable, "-m", "b70_kernels.check", "--full")
-        assert kernels.in_python(argv, folder, lambda *each: said.append(each)) == 0
+        assert kernels.in_python(argv, folder, None, lambda *each: said.append(each)) == 0
     assert not folder.exists()
     assert (package / "check.py").is_file()
     out = [line for line, aside in said if not aside]
