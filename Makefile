@@ -62,7 +62,7 @@ bench-gpu: ## the kernels beside FP16 attention and vLLM's own, on this machine'
 	@python3 -m tests.bench.upstream .cache/upstream && PYTHONPATH=kernels:.cache/upstream python3 -m b70_kernels.bench
 
 tune-gpu: ## measure tile sizes on this machine's NVIDIA device, and write them into the shipped table
-	@PYTHONPATH=kernels python3 -m b70_kernels.tune --out kernels/b70_kernels/tables/nvidia.json --workers 8
+	@PYTHONPATH=kernels python3 -m b70_kernels.tune --out kernels/b70_kernels/tables/nvidia.json --workers $$(nproc)
 
 tune-xpu: ## choose tile sizes for Intel cards by what their compiler makes of them, and write them into the shipped table
 	@tests/xpu/setup.sh && PYTHONPATH=kernels .cache/xpu/venv/bin/python -m tests.xpu.tune

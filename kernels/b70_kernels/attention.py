@@ -82,7 +82,7 @@ def attend(
     if cache.preset.rotated:
         rotate_queries[(-(-tokens * heads // ROTATED_ROWS),)](
             query, hadamard(head_size, str(query.device)), room.rotated, tokens * heads, query.stride(0),
-            query.stride(1), HEADS=heads, D=head_size, ROWS=ROTATED_ROWS, CHUNK=min(head_size, config.chunk),
+            query.stride(1), HEADS=heads, D=head_size, ROWS=ROTATED_ROWS, CHUNK=min(head_size, config.launch.chunk),
             num_warps=4, num_stages=1, **config.options,
         )  # fmt: skip
         query, scale = room.rotated, scale * head_size**-0.5
@@ -97,7 +97,7 @@ def attend(
     )  # fmt: skip
     merge_splits[(tokens, heads)](
         room.partial, room.lse, query_start[requests:], out, room.out_lse, splits, out.stride(0), out.stride(1),
-        HEADS=heads, D=head_size, CHUNK=8, num_warps=2,
+        HEADS=heads, D=head_size, CHUNK=config.launch.merged // head_size, num_warps=config.launch.merging_warps,
     )  # fmt: skip
     return out
 

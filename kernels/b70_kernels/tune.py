@@ -45,6 +45,8 @@ class Candidate:
     keys: int
     warps: int
     stages: int
+    registers: int = 0
+    """How many a thread may have, so that more programs share a multiprocessor; 0: as many as the compiler takes."""
 
     @property
     def key(self) -> tuning.Key:
@@ -53,7 +55,7 @@ class Candidate:
 
     def config(self, kind: str, splits: int) -> tuning.Config:
         """For a launch on this kind of device."""
-        options = {"grf_mode": "large"} if kind == "xpu" else {}
+        options = {"grf_mode": "large"} if kind == "xpu" else {"maxnreg": self.registers} if self.registers else {}
         native = kind == "cuda" and self.preset == "k8v4"
         return tuning.Config(self.rows, self.keys, self.warps, self.stages, splits, native, kind == "xpu", options)
 
@@ -66,12 +68,14 @@ def candidates(presets: list[str], head_sizes: list[int], kind: str) -> Iterator
                 if rows // 8 <= warps * 2 <= rows // 2:
                     yield Candidate(preset, rows, size, keys, warps, stages)
             continue
-        # heads of 256 take fewer tokens a tile; loads that are not overlapped (one stage) never won on an H200
-        for keys, warps, stages in itertools.product((32, 64) if size == 256 else (64, 128), (2, 4, 8), (2, 3)):
+        # heads of 256 take fewer tokens a tile
+        for keys, warps, stages in itertools.product((32, 64) if size == 256 else (64, 128), (2, 4, 8), (1, 2, 3)):
             large = stages == 3 and keys * size > 64 * 128
             thin = (warps == 2 and rows > 16) or (warps == 8 and keys < 64)
             if not large and not thin:
                 yield Candidate(preset, rows, size, keys, warps, stages)
+                if rows == 16 and warps == 4 and stages < 3:
+                    yield Candidate(preset, rows, size, keys, warps, stages, registers=128)
 
 
 def passes(job: tuple[Candidate, str]) -> str | None:

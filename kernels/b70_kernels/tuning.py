@@ -17,8 +17,8 @@ TABLE = "B70_KERNELS_TUNING"
 """Environment variable: the path of a table that `python -m b70_kernels.tune` wrote on this device."""
 
 TABLES = Path(__file__).parent / "tables"
-"""One a device family. NVIDIA's was measured on an H200 for heads of 128 and tiles of 16 and 64 rows; its other rows
-are taken from those. Intel's was chosen on no device, by few spills and the shortest loop (`make tune-xpu`)."""
+"""One a device family. NVIDIA's was measured on an H200 (`make tune-gpu`). Intel's was chosen on no device, by few
+spills and the shortest loop (`make tune-xpu`)."""
 
 Key = tuple[str, int, int]
 """Preset, rows of a tile, head size."""
@@ -44,14 +44,14 @@ class Config:
     """Further options of the device's compiler."""
 
     @property
-    def chunk(self) -> int:
-        """How many rows of the Hadamard matrix are multiplied at a time."""
-        return INTEL.chunk if self.paired else OTHERS.chunk
+    def launch(self) -> Launch:
+        """Of the kernels around it."""
+        return INTEL if self.paired else OTHERS
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the kernels that store and dequantise are launched."""
+    """How the kernels that store, dequantise, rotate and merge are launched."""
 
     chunk: int
     """How many rows or columns of the Hadamard matrix are multiplied at a time."""
@@ -60,14 +60,18 @@ class Launch:
     """Tokens that one program stores."""
     restored: int
     """Tokens that one program dequantises."""
+    merged: int
+    """Numbers of a context's parts that are merged at a time."""
+    merging_warps: int
     options: dict[str, Any] = field(default_factory=dict)
 
 
-INTEL = Launch(32, 16, 16, 32, {"grf_mode": "large"})
+INTEL = Launch(32, 16, 16, 32, 1024, 2, {"grf_mode": "large"})
 """More does not fit in registers, and at a head size of 256 not in local memory."""
 
-OTHERS = Launch(128, 4, 64, 64, {"num_stages": 1})
-"""Pieces of the matrix are not fetched ahead: two of a head of 256 fill local memory."""
+OTHERS = Launch(128, 4, 64, 64, 4096, 1, {"num_stages": 1})
+"""Pieces of the matrix are not fetched ahead: two of a head of 256 fill local memory. One warp merges 32 parts of a
+head of 128 at a time: a decode in 128 parts took 92.6 us so, and 101.4 with two warps and 8 parts (H200)."""
 
 
 def launch(device: torch.device) -> Launch:
