@@ -30,9 +30,7 @@ def dequantise_tokens(
     w = tl.arange(0, D // 4)
     key_0, key_1, key_2, key_3 = load_keys(cache, base[:, None], slot[:, None], w[None, :], token_stride, D, PAGE,
                                            KEY_BITS, PLANAR, NATIVE_FP8)  # fmt: skip
-    value_0, value_1, value_2, value_3 = load_values(cache, base[:, None], slot[:, None], w[None, :], token_stride, D,
-                                                     PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
-    key_scale, value_scale, middle = load_scales(cache, base, slot, token_stride, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
+    key_scale, _, _ = load_scales(cache, base, slot, token_stride, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
     token = (tl.load(out_start + request) + at).to(tl.int64)
     row = (token * out_token_stride + kv_head * out_head_stride)[:, None]
     mask = (at < length)[:, None]
@@ -53,6 +51,10 @@ def dequantise_tokens(
             back = tl.dot(key_2, signs(hadamard, w, part, D, PLANAR, 2), back)
             back = tl.dot(key_3, signs(hadamard, w, part, D, PLANAR, 3), back)
             tl.store(keys + row + part[None, :], (back * key_scale).to(keys.dtype.element_ty), mask=mask)
+    # values come after keys are done with: together they need more registers than an Intel card has
+    _, value_scale, middle = load_scales(cache, base, slot, token_stride, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
+    value_0, value_1, value_2, value_3 = load_values(cache, base[:, None], slot[:, None], w[None, :], token_stride, D,
+                                                     PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
     scale = value_scale[:, None]
     middle = middle[:, None]
     store_tile(values, row, value_0.to(tl.float32) * scale + middle, w, mask, D, PLANAR, 0)

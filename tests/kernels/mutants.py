@@ -79,6 +79,8 @@ SINGLE_FP16_QUERY = attention(
     "single_fp16_query",
     ("    return halves(wide)", "    high, low = halves(wide)\n    return high, (low * 0.0).to(tl.float16)"),
 )
+WEIGHTS_LIFTED_TOO_FAR = attention("weights_lifted_too_far", ("= 4.0 if VALUE_BITS", "= 64.0 if VALUE_BITS"))
+NO_REST_OF_KEYS = attention("no_rest_of_keys", ("            if KEY_BITS == 4:", "            if KEY_BITS == 5:"))
 MERGE_FORGETS_WEIGHTS = attention("merge_forgets_weights", ("part * weight[:, None], 0)", "part, 0)"))
 SWAPPED_NIBBLE = Mutant(
     "swapped_nibble",

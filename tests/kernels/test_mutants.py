@@ -9,7 +9,7 @@ import kernel_gates as gates
 import kernel_store_gates as store_gates
 import mutants
 import pytest
-from kernel_cases import NAN, OTHER, REAL, Kit, Shape, call, config, normal
+from kernel_cases import NAN, OTHER, REAL, Kit, Shape, call, config, normal, random_tokens
 from kernel_scope import FULL
 from mutants import Mutant
 
@@ -50,9 +50,18 @@ def spiky(kit: Kit) -> object:
     return gates.spiky_values(kit, FOUR)
 
 
-def sharp(kit: Kit) -> object:
-    query = normal(4, FOUR.heads, FOUR.head_size, seed=1, spread=8.0)
-    return gates.accuracy(call(kit, FOUR, [(37, 3), (70, 1)], query=query), config(kit, 2))
+def sharp(kit: Kit, shape: Shape = FOUR, spread: float = 8.0) -> object:
+    query = normal(4, shape.heads, shape.head_size, seed=1, spread=spread)
+    return gates.accuracy(call(kit, shape, [(37, 3), (70, 1)], query=query), config(kit, 2))
+
+
+def sharp_in_vllm_s_layout(kit: Kit) -> object:
+    return sharp(kit, Shape("4bit_nc", "interleaved"), spread=24.0)
+
+
+def large_values(kit: Kit) -> object:
+    tokens = [(keys, values * 12_000.0) for keys, values in random_tokens(FOUR, [37])]
+    return gates.accuracy(call(kit, FOUR, [(37, 3)], tokens=tokens), config(kit, 2))
 
 
 def poison(kit: Kit) -> object:
@@ -79,6 +88,8 @@ NAMED: list[tuple[Mutant, tuple[Gate, ...]]] = [
     (mutants.EMPTY_SPLIT_UNWRITTEN, (poison,)),
     (mutants.SINGLE_FP16_WEIGHTS, (spiky,)),
     (mutants.SINGLE_FP16_QUERY, (sharp,)),
+    (mutants.WEIGHTS_LIFTED_TOO_FAR, (large_values,)),
+    (mutants.NO_REST_OF_KEYS, (sharp_in_vllm_s_layout,)),
     (mutants.MERGE_FORGETS_WEIGHTS, (accuracy,)),
     (mutants.SWAPPED_NIBBLE, (accuracy,)),
     (mutants.SWAPPED_THIRDS, (accuracy_of_three_bits,)),
