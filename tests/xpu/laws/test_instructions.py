@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 MOST_MICROSECONDS = 150
 """To issue the instructions for 4 requests of 8192 tokens with 8 query positions of 32 heads, 4 KV heads of 128."""
-MOST_SPILLED = 3072
+MOST_SPILLED = tune.A_LITTLE
 """Bytes a hardware thread, of 16 KiB of registers: with a head size of 256 the sums alone take half of them."""
 TABLE = tuning.load(tuning.TABLES / "intel.json")
 
