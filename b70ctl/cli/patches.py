@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference, parsed_version
-from b70ctl.core.patch import Checked, Patch, edited, refuse_unless_meant_for
+from b70ctl.core.patch import Answer, Checked, Patch, by_version, edited, refuse_unless_meant_for
 from b70ctl.core.patchcheck import by_files, by_release, unread
 from b70ctl.errors import Refused, UsageError
 
@@ -100,7 +100,7 @@ def _probed(here: Here, image: str) -> ImageFacts:
 
 def _by_image(here: Here, name: str, patch: Patch, facts: ImageFacts) -> Checked:
     accepted = _lock(here).accepted().get(name, frozenset())
-    texts = {file: text for file in unread(patch, facts, accepted) if (text := _text(here, facts, file)) is not None}
+    texts = {file: text for file in unread(patch, facts) if (text := _text(here, facts, file)) is not None}
     return by_files(name, patch, facts, accepted, texts)
 
 
@@ -149,13 +149,18 @@ def _holder(here: Here, name: str, patch: Patch, digest: str, image: str | None)
     from b70ctl.edge.imagefacts import all_kept
 
     candidates = all_kept(here.store.folder) if image is None else [_probed(here, image)]
-    for facts in candidates:
+    # a file may be the same in an image that the patch is for and in one where it does harm
+    for facts in sorted(candidates, key=lambda facts: not _meant_for(patch, facts)):
         for file in sorted(patch.judged):
             if facts.files.get(file) == digest and here.daemon.image(facts.id) is not None:
                 return facts, file
     whose = f"image {image} has" if image is not None else "no image that was asked here has"
     raise Refused(f"{whose} a file of patch `{name}` with sha256 {digest[:12]}…",
                   hint="b70ctl patches check --image IMAGE, which names the hash")  # fmt: skip
+
+
+def _meant_for(patch: Patch, facts: ImageFacts) -> bool:
+    return by_version(patch, facts.vllm, facts.kernels).answer is Answer.APPLIES
 
 
 def _fits(here: Here, name: str, patch: Patch, facts: ImageFacts, file: str, digest: str) -> list[int]:

@@ -23,29 +23,31 @@ def by_release(patch: Patch, vllm: str) -> Checked:
             return Checked(Answer.UNKNOWN, f"{what}; ask the image: --image REF")
     if patch.scripts:
         return Checked(Answer.APPLIES, BY_ITSELF)
+    if patch.overlays:
+        return Checked(Answer.UNKNOWN, "an overlay fits the one file that it was made from; ask the image: --image REF")
     if parsed_version(vllm).is_prerelease:
         return Checked(Answer.UNKNOWN, "a development build has files of its own; ask the image: --image REF")
-    return Checked(Answer.APPLIES, f"made for {', '.join(patch.bases.values()) or 'a base of your own'}")
+    return Checked(Answer.APPLIES, f"made for {', '.join(patch.bases.values())}")
 
 
 def by_files(
     name: str, patch: Patch, facts: ImageFacts, accepted: frozenset[str], texts: Mapping[str, str]
 ) -> Checked:  # fmt: skip
-    """What a patch is to an image whose files were hashed; `texts` holds those with a hash that nobody knows."""
+    """What a patch is to an image whose files were hashed; `texts` holds those that it edits."""
     found = by_version(patch, facts.vllm, facts.kernels)
     if found.answer is not Answer.APPLIES:
         return found
     if patch.scripts:
         return Checked(Answer.APPLIES, BY_ITSELF)
-    told = [_by_file(name, patch, file, facts.files.get(file, "absent"), accepted, texts.get(file))
-            for file in sorted(patch.judged)]  # fmt: skip
+    told = [_by_file(name, patch, file, facts, accepted, texts.get(file)) for file in sorted(patch.judged)]
     doubtful = [each for each in told if each.answer is not Answer.APPLIES]
     return doubtful[0] if doubtful else Checked(Answer.APPLIES, "; ".join(each.reason for each in told))
 
 
 def _by_file(
-    name: str, patch: Patch, file: str, digest: str, accepted: frozenset[str], text: str | None
+    name: str, patch: Patch, file: str, facts: ImageFacts, accepted: frozenset[str], text: str | None
 ) -> Checked:  # fmt: skip
+    digest = facts.files.get(file, "absent")
     short = file.rpartition("/")[2]
     if digest == "absent":
         return Checked(Answer.UNKNOWN, f"the image has no {file}")
@@ -53,27 +55,27 @@ def _by_file(
         same = overlay.base == digest
         said = "is the file that it was made from" if same else "is another than the one that it was made from"
         return Checked(Answer.APPLIES if same else Answer.UNKNOWN, f"the image's {short} {said}")
-    if digest in patch.bases:
-        return Checked(Answer.APPLIES, f"{short} is that of {patch.bases[digest]}")
-    if digest in accepted:
-        return Checked(Answer.APPLIES, f"{short} has another hash, which was accepted here")
     if text is None:
-        return Checked(Answer.UNKNOWN, f"{short} has another hash (sha256 {digest[:12]}…)")
+        return Checked(Answer.UNKNOWN, f"{short} cannot be read in the image (sha256 {digest[:12]}…)")
     try:
         _, lines = edited(name, patch, file, text)
     except Refused as error:
         return Checked(Answer.UNKNOWN, error.what)
+    if digest in patch.bases:
+        return Checked(Answer.APPLIES, f"{short} is that of {patch.bases[digest]}")
+    if digest in accepted:
+        return Checked(Answer.APPLIES, f"{short} has another hash, which was accepted here")
     there = f"its anchor stands there once, at line {', '.join(map(str, lines))}"
-    how = f"b70ctl patches accept {name}:{digest}"
+    how = f"b70ctl patches accept {name}:{digest} --image {facts.ref}"
     return Checked(Answer.UNKNOWN, f"{short} has another hash; {there}: {how}")
 
 
-def unread(patch: Patch, facts: ImageFacts, accepted: frozenset[str]) -> list[str]:
-    """The files that have to be read before anything can be said of them: those whose hash nobody knows."""
+def unread(patch: Patch, facts: ImageFacts) -> list[str]:
+    """The files that have to be read before anything can be said of them: a hash that is known has anchors that are
+    not, where the patch was changed since."""
     if by_version(patch, facts.vllm, facts.kernels).answer is not Answer.APPLIES or not patch.edits:
         return []
-    known = {"absent", *patch.bases, *accepted}
-    return [file for file in sorted(patch.judged) if facts.files.get(file, "absent") not in known]
+    return [file for file in sorted(patch.judged) if facts.files.get(file, "absent") != "absent"]
 
 
 def unknown_bases(
@@ -85,19 +87,19 @@ def unknown_bases(
         overlay.file: {overlay.base} for overlay in patch.overlays
     }
     return [
-        _unknown_base(name, patch, file, found)
+        _unknown_base(name, patch, file, found, facts.ref)
         for file, good in bases.items()
         if (found := facts.files.get(file)) is not None and found not in good
     ]
 
 
-def _unknown_base(name: str, patch: Patch, file: str, digest: str) -> Refused:
+def _unknown_base(name: str, patch: Patch, file: str, digest: str, image: str) -> Refused:
     if digest == "absent":
         return Refused(f"patch `{name}` changes {file}, which the image does not have")
     if patch.overlays:
         return other_base(name, file, digest)
     return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…)",
-                   hint=f"b70ctl patches accept {name}:{digest}, if its anchor is there")  # fmt: skip
+                   hint=f"b70ctl patches accept {name}:{digest} --image {image}, if its anchor is there")  # fmt: skip
 
 
 def other_base(name: str, file: str, digest: str) -> Refused:

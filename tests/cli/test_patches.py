@@ -1,7 +1,5 @@
 """patches: what one is to an image is asked of the image, and only what fits it can be accepted."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
@@ -26,10 +24,11 @@ class AnImage:
 
     def __init__(self, **more):
         self.text = more.pop("text", TEXT)
+        self.digit = more.pop("digit", "1")
         self.facts = {"vllm": BUILD, "kernels": "0.1.7", "site_packages": SITE_PACKAGES} | more
 
     def image(self, ref):
-        return {"Id": "sha256:" + "1" * 64, "RepoDigests": [], "Config": {}} if ref != "gone:1" else None
+        return {"Id": "sha256:" + self.digit * 64, "RepoDigests": [], "Config": {}} if ref != "gone:1" else None
 
     def run_once(self, image, argv, seconds):
         assert argv[-1].endswith(".py")
@@ -72,8 +71,7 @@ def test_a_version_is_told_of_every_patch_without_a_daemon(b70ctl, vllm, marlin,
 
 @pytest.mark.parametrize("words", [(), ("--vllm", "0.21.0", "--image", "a/b:1"), ("--vllm", "newest")])
 def test_what_is_to_be_checked_is_one_version_or_one_image(b70ctl, words):
-    said = b70ctl("patches", "check", *words)
-    assert said.code == 2
+    said = b70ctl("patches", "check", *words).exits(2)
     assert said.error
 
 
@@ -91,11 +89,20 @@ def test_a_base_is_accepted_once_from_the_image_that_has_it_and_then_applies(b70
     with_image()
     assert b70ctl("--site", site, "patches", "check", "--image", "a/b:1").code == 0
     for _ in range(2):
-        said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}")
-        assert said.code == 0, said.err
+        said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}").exits(0)
         assert f"a/b:1 has it (vLLM {BUILD}; its anchor at line 2)" in said.err.replace("\n", " ")
     assert read_lock(site).patches == {NAME: [DIGEST]}
     assert answers(b70ctl("--site", site, "patches", "check", "--image", "a/b:1", "--json"))[NAME] == "applies"
+
+
+def test_a_base_is_accepted_for_the_image_that_the_patch_is_for_though_another_has_the_same_file(
+    b70ctl, site, with_image
+):
+    for digit, vllm in (("0", "0.30.0"), ("1", BUILD)):
+        with_image(digit=digit, vllm=vllm)
+        assert b70ctl("--site", site, "patches", "check", "--image", "a/b:1").code == 0
+    assert len(list((site / ".b70ctl" / "images").glob("*.json"))) == 2
+    b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}").exits(0)
 
 
 def test_an_image_that_is_named_need_not_have_been_asked_before(b70ctl, site, with_image):
@@ -115,8 +122,7 @@ def test_an_image_that_is_named_need_not_have_been_asked_before(b70ctl, site, wi
 def test_what_does_not_fit_cannot_be_accepted(b70ctl, site, with_image, image, told):
     with_image(**image)
     digest = hashlib.sha256(image.get("text", TEXT).encode()).hexdigest()
-    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{digest}", "--image", "a/b:1")
-    assert said.code == 1
+    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{digest}", "--image", "a/b:1").exits(1)
     assert told in said.error.replace("\n", " ")
     assert not read_lock(site).patches
 
@@ -132,8 +138,7 @@ def test_what_does_not_fit_cannot_be_accepted(b70ctl, site, with_image, image, t
 )
 def test_a_base_that_no_image_has_is_not_accepted(b70ctl, site, with_image, base, words):
     with_image()
-    said = b70ctl("--site", site, "patches", "accept", base, *words)
-    assert said.code == 1
+    said = b70ctl("--site", site, "patches", "accept", base, *words).exits(1)
     assert said.error
     assert not read_lock(site).patches
 
@@ -167,16 +172,16 @@ def test_a_patch_that_is_no_name_cannot_be_accepted_and_spoils_no_lock(b70ctl, s
 def test_an_empty_image_is_none_that_can_be_accepted_from(b70ctl, site, with_image):
     with_image()
     assert b70ctl("--site", site, "patches", "check", "--image", "a/b:1").code == 0
-    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "")
-    assert (said.code, "is not an image reference" in said.error) == (2, True)
+    b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "").refused(
+        2, "is not an image reference"
+    )
     assert not (site / LOCK).exists()
 
 
 def test_a_lock_that_is_a_loop_of_links_is_told_before_anything_is_written(b70ctl, site, with_image):
     with_image()
     (site / LOCK).symlink_to(LOCK)
-    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "a/b:1")
-    assert said.code == 2
+    said = b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "a/b:1").exits(2)
     assert "cannot be read: Too many levels of symbolic links" in said.error.replace("\n", " ")
     assert (site / LOCK).is_symlink()
 

@@ -1,7 +1,5 @@
 """Each rule fires on what it is for and is silent beside it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +162,7 @@ FIRES = [
     ("kernels-unheard", "error", both(OURS, env(VLLM_CONFIGURE_LOGGING="0"))),
     ("kernels-unproven", "error", at("0.34.0", **OURS)),
     ("kernels-unproven", "error", at("0.21.1.dev17+g0a", **OURS)),
+    ("kernels-unproven", "warning", at("0.34.0", **both(OURS, env(B70_KERNELS_UNPROVEN="0.34.0")))),
     ("kernels-unproven", "error", at("0.21.1.dev17+g0a", **both(OURS, env(B70_KERNELS_UNPROVEN="0.21.1.dev17")))),
     ("quantization", "error", at("0.33.0", **engine(quantization="gguf"))),
     ("quantization", "warning", at("0.26.0", **engine(quantization="gguf"))),
@@ -277,8 +276,8 @@ SILENT = [
     ("kernels-unheard", both(TQ, env(VLLM_LOGGING_LEVEL="ERROR"))),
     ("kernels-unproven", OURS),
     ("kernels-unproven", at("0.24.0+xpu", **OURS)),
-    ("kernels-unproven", at("0.34.0", **both(OURS, env(B70_KERNELS_UNPROVEN="0.34.0")))),
     ("kernels-unproven", at("0.34.0", **TQ)),
+    ("gate", both(OURS, env(B70_KERNELS_UNPROVEN="0.34.0", B70_KERNELS="off"))),
     ("turboquant-async", both(OURS, EAGLE)),
     ("turboquant-graphs", at("0.31.0", **both(OURS, EAGLE))),
     ("turboquant-workspace", both(OURS, GRAPH)),

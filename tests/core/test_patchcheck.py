@@ -1,7 +1,5 @@
 """What a patch is to an image is told with its reason, and never guessed."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
@@ -26,7 +24,7 @@ SCRIPT = a_patch(edits=None, scripts=[{"file": "s.py", "where": "there", "touche
 def checked(text=TEXT, patch=None, accepted=(), vllm="0.21.0"):
     patch = patch or a_patch(bases=KNOWN)
     facts = some_facts(files={FILE: digest(text) if text is not None else "absent"}, vllm=vllm)
-    texts = dict.fromkeys(unread(patch, facts, frozenset(accepted)), text)
+    texts = dict.fromkeys(unread(patch, facts), text)
     return by_files("p", patch, facts, frozenset(accepted), texts)
 
 
@@ -36,6 +34,8 @@ def checked(text=TEXT, patch=None, accepted=(), vllm="0.21.0"):
         ({}, "applies", "a.py is that of 0.21.0"),
         ({"text": TEXT + "more\n", "accepted": [digest(TEXT + "more\n")]}, "applies", "was accepted here"),
         ({"text": TEXT + "more\n"}, "unknown", "stands there once, at line 2: b70ctl patches accept p:"),
+        ({"text": "another\n", "accepted": [digest("another\n")]}, "unknown", "0 times"),
+        ({"patch": a_patch(bases={digest("another\n"): "0.21.0"}), "text": "another\n"}, "unknown", "0 times"),
         ({"text": TEXT + "old\n"}, "unknown", "2 times, at lines 2 and 4"),
         ({"text": "another\n"}, "unknown", "0 times"),
         ({"text": None}, "unknown", "the image has no vllm/a.py"),
@@ -54,17 +54,18 @@ def test_an_image_is_judged_by_its_own_files(given, answer, reason):
 def test_one_doubtful_file_makes_a_patch_of_two_doubtful():
     edits = [{"file": file, "old": "old", "new": "new"} for file in (FILE, "vllm/b.py")]
     facts = some_facts(files={FILE: digest(TEXT), "vllm/b.py": "f" * 64})
-    found = by_files("p", a_patch(edits=edits, bases=KNOWN), facts, frozenset(), {})
+    found = by_files("p", a_patch(edits=edits, bases=KNOWN), facts, frozenset(), {FILE: TEXT})
     assert found.answer is Answer.UNKNOWN
     assert "b.py" in found.reason
 
 
-def test_only_files_that_nobody_knows_are_read():
+def test_only_files_that_an_image_has_and_a_patch_for_it_edits_are_read():
     patch, facts = a_patch(bases=KNOWN), some_facts(files={FILE: "f" * 64})
-    assert unread(patch, facts, frozenset()) == [FILE]
-    assert unread(patch, facts, frozenset({"f" * 64})) == []
-    assert unread(patch, some_facts(files={FILE: digest(TEXT)}), frozenset()) == []
-    assert unread(patch, facts.model_copy(update={"vllm": "0.30.0"}), frozenset()) == []
+    assert unread(patch, facts) == [FILE]
+    assert unread(patch, some_facts(files={FILE: digest(TEXT)})) == [FILE]
+    assert unread(patch, some_facts(files={FILE: "absent"})) == []
+    assert unread(patch, facts.model_copy(update={"vllm": "0.30.0"})) == []
+    assert unread(OVERLAY, facts) == []
 
 
 @pytest.mark.parametrize(

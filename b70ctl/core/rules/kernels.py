@@ -86,7 +86,10 @@ def kernels_unheard(case: Case) -> Iterable[Remark]:
 def kernels_unproven(case: Case) -> Iterable[Remark]:
     """The plugin was proven with that vLLM, or somebody takes it upon themselves."""
     kernels, accepted = case.kernels, case.env.get(ACCEPT)
-    if not case.ours or kernels is None or kernels.accepts(case.version, accepted):
+    if not case.ours or kernels is None or kernels.accepts(case.version, None):
+        return
+    if kernels.accepts(case.version, accepted):
+        yield warning(f"env.{ACCEPT}", f"{kernels.name} is used with vLLM {case.version}, with which nobody proved it")
         return
     known = ", ".join(kernels.proven) or "none"
     other = f"; `{ACCEPT}` accepts {accepted}" if accepted else ""

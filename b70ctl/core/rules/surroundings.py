@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from b70ctl.core.collectives import OWNED, Collective, collective
 from b70ctl.core.image import is_moving, parsed_version, same_version
+from b70ctl.core.plugin import ACCEPT, SWITCH
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
 
 SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
@@ -16,6 +17,7 @@ GATES = {
     "B70_DRAFT_MTP_INT4": "draft-mtp-int4",
 }
 """Variables that switch a shipped patch on, and come with it."""
+OF_THE_PLUGIN = frozenset({SWITCH, ACCEPT})
 
 NO_TENSOR_PARALLEL = {
     "sha256:52218ad85513ab6686d4c090c83c2bd8c5b02423c63aa4dabd41837fe641fe3b": "llm-scaler issue 723",
@@ -122,7 +124,7 @@ def gates(case: Case) -> Iterable[Remark]:
         if name in GATES and GATES[name] not in case.profile.patches:
             yield error(f"env.{name}", f"`{name}` does nothing without the patch `{GATES[name]}`",
                         f"+patches: [{GATES[name]}], and drop the variable: the patch brings it")  # fmt: skip
-        elif name.startswith("B70_") and name not in GATES:
+        elif name.startswith("B70_") and name not in GATES and name not in OF_THE_PLUGIN:
             yield warning(f"env.{name}", f"`{name}` does nothing unless a patch reads it, and would then be its own")
         elif name.startswith("TQ_") and not overlaid:
             yield warning(f"env.{name}", f"`{name}` is read by the TurboQuant overlay alone", f"{name}: null")
