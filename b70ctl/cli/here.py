@@ -109,7 +109,7 @@ class Here:
 
     def secret_values(self) -> list[str]:
         """What must stand in no journal, wherever it was typed; a secret that cannot be read is told elsewhere."""
-        from b70ctl.edge.filling import secret_values
+        from b70ctl.edge.secretfiles import secret_values
 
         try:
             return secret_values(self.catalog.site, self.site_root)

@@ -20,8 +20,8 @@ from b70ctl.core.watchfault import Fault
 from b70ctl.edge import hostasks, logsource
 from b70ctl.edge.diagnoses import read_causes
 from b70ctl.edge.files import now
-from b70ctl.edge.filling import kept_secrets
 from b70ctl.edge.incident import Part, processes, stacks, table, with_timeout, write_incident
+from b70ctl.edge.secretfiles import kept_secrets
 from b70ctl.edge.watching import Monitor
 from b70ctl.errors import B70Error, DaemonAway, EngineError, Interrupted
 

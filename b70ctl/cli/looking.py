@@ -142,7 +142,7 @@ def _dark(here: Here, observed: Observed) -> list[str]:
 def _engine(here: Here, release: Release) -> str | None:
     """What an engine that is healthy does; None for one that is not."""
     from b70ctl.edge.endpoint import Endpoint
-    from b70ctl.edge.filling import api_key
+    from b70ctl.edge.secretfiles import api_key
 
     try:
         key = api_key(release, here.store.release_folder(release.id), here.catalog.site, here.site_root)

@@ -82,6 +82,7 @@ def check(here: Here, image: str | None, vllm: str | None) -> None:
         facts = _probed(here, str(image))
         vllm = facts.vllm
         answers = {name: _by_image(here, name, patch, facts) for name, patch in patches.items()}
+    answers = {name: _as_it_lies_here(here, name, patches[name], found) for name, found in answers.items()}
     if here.console.json:
         told = {name: {"answer": found.answer, "reason": found.reason} for name, found in answers.items()}
         here.console.data({"image": image, "vllm": vllm, "patches": told})
@@ -102,6 +103,16 @@ def _by_image(here: Here, name: str, patch: Patch, facts: ImageFacts) -> Checked
     accepted = _lock(here).accepted().get(name, frozenset())
     texts = {file: text for file in unread(patch, facts) if (text := _text(here, facts, file)) is not None}
     return by_files(name, patch, facts, accepted, texts)
+
+
+def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Checked:
+    """An answer, and which script of the patch this site has not got."""
+    folder = here.root / "patches" / name if here.root else None
+    lacking = [script for script in patch.scripts if folder and not (folder / script.file).is_file()]
+    if found.answer is not Answer.APPLIES or not lacking:
+        return found
+    get = "; ".join(f"{folder}/{script.file} is not here: get it from {script.where}" for script in lacking)
+    return Checked(found.answer, f"{get}; {found.reason}")
 
 
 def _lock(here: Here) -> SiteLock:

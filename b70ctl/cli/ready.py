@@ -48,9 +48,12 @@ def namesake(here: Here, observed: Observed) -> list[B70Error]:
 
 def foreseen(here: Here, wanted: Wanted) -> list[B70Error]:
     """What can be told of patches without reading the image's files, which only a switch does."""
+    from b70ctl.edge.filling import unfit
+
     accepted = here.workshop(docker=True).lock.accepted()
     patches = wanted.patches.items()
-    return [error for name, patch in patches for error in unknown_bases(name, patch, wanted.facts, accepted)]
+    bases = [error for name, patch in patches for error in unknown_bases(name, patch, wanted.facts, accepted)]
+    return [*bases, *unfit(wanted.deployment, wanted.patches)]
 
 
 def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:

@@ -78,7 +78,7 @@ def _same(here: Here, incumbent: Release, wanted: Wanted, observed: Observed) ->
 def to_adopt(here: Here, observed: Observed, name: str | None, number: int, command: str) -> Release | None:
     """What a container made by hand becomes; None when none is named, or when this one was adopted and serves again."""
     from b70ctl.edge.adopting import adopted_release
-    from b70ctl.edge.filling import read_secrets
+    from b70ctl.edge.secretfiles import read_secrets
 
     if name is None:
         return None

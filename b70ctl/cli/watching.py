@@ -17,7 +17,7 @@ from b70ctl.core.watch import Watch, own
 from b70ctl.core.watchfault import Judgement, Memory
 from b70ctl.core.watching import asks_again, judge, may_ask
 from b70ctl.core.watchlook import Look, record_of
-from b70ctl.edge import filling
+from b70ctl.edge import secretfiles
 from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.files import now
 from b70ctl.edge.incident import sweep
@@ -60,7 +60,7 @@ def pace(here: Here, every: float | None) -> Watch:
 def monitor_of(here: Here, release: str, settings: Watch, clock: Callable[[], float] = time.monotonic) -> Monitor:
     """Where a release's engine is looked at from."""
     found = here.store.release(release)
-    key = filling.api_key(found, here.store.release_folder(release), here.catalog.site, here.site_root)
+    key = secretfiles.api_key(found, here.store.release_folder(release), here.catalog.site, here.site_root)
     probes = found.deployment.probes
     patience, silence = min(probes.timeout, settings.silence), min(probes.silence, settings.silence)
     endpoint = Endpoint(found.deployment.address.url, key, timeout=SMALL_REQUESTS, silence=silence)

@@ -16,16 +16,12 @@ from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
 from b70ctl.core.patchcheck import other_base
 from b70ctl.core.release import Release
-from b70ctl.core.site import API_KEY, Secret, Site
 from b70ctl.edge import draft, plugin
 from b70ctl.edge.carrying import MOST_CARRIED, read_carried
-from b70ctl.edge.files import read_bytes, replace
-from b70ctl.edge.places import expanded
+from b70ctl.edge.files import replace
 from b70ctl.edge.store import SCRATCH
-from b70ctl.errors import MachineError, Refused, UsageError
+from b70ctl.errors import B70Error, MachineError, Refused
 
-MOST_SECRET = 16_384
-"""Bytes of one secret; a header of more than that is refused on its way."""
 LEFT_OUT = frozenset({".git", "__pycache__"})
 SETTLED = frozenset({"patched", "plugin"})
 """Orders whose content the deployment knows by a hash of its own."""
@@ -59,6 +55,20 @@ def contents(
             found[order.to] = draft.changed(order, deployment.mounts)
         else:
             found[order.to] = _content(order, patches, accepted, read)
+    return found
+
+
+def unfit(deployment: Deployment, patches: Mapping[str, Patch]) -> list[B70Error]:
+    """What of this host's own files cannot be copied into a release: not there, or not what a patch names."""
+    found: list[B70Error] = []
+    for order in deployment.files:
+        try:
+            if order.kind == "tree":
+                _tree(order)
+            elif order.kind in ("copy", "overlay"):
+                _copied(order, patches)
+        except Refused as error:
+            found.append(error)
     return found
 
 
@@ -172,62 +182,8 @@ def _refuse_outside(name: str) -> None:
                       hint="b70ctl profiles lint PROFILE, and look at the names of its patches and mounts")  # fmt: skip
 
 
-def read_secrets(site: Site, root: Path) -> dict[str, str]:
-    """The site's secrets; UsageError for one that is missing or cannot stand on one line."""
-    return {name: _secret(name, secret, root) for name, secret in sorted(site.secrets.items())}
-
-
-def secret_values(site: Site, root: Path) -> list[str]:
-    """What must be shown to nobody; a secret that cannot be read is told elsewhere."""
-    found = []
-    for name, secret in site.secrets.items():
-        with contextlib.suppress(UsageError):
-            found.append(_secret(name, secret, root))
-    return found
-
-
-def _secret(name: str, secret: Secret, root: Path) -> str:
-    if secret.env is not None:
-        value = os.environ.get(secret.env)
-        if value is None:
-            raise UsageError(
-                f"secret {name} is read from ${secret.env}, which is not set", hint=f"export {secret.env}=…"
-            )
-    else:
-        path = root / expanded(str(secret.file))
-        try:
-            value = read_bytes(path, MOST_SECRET + 3).decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except (OSError, ValueError) as error:
-            raise UsageError(f"secret {name} is read from {path}: {_why(error)}") from error
-    if not value or any(char in value for char in "\n\r\0"):
-        raise UsageError(f"secret {name} is empty or has more than one line")
-    if len(value.encode("utf-8", errors="surrogateescape")) > MOST_SECRET:
-        raise UsageError(f"secret {name} has more than {MOST_SECRET:,} bytes, which is no password any more")
-    if name == API_KEY and not (value.isascii() and value.isprintable() and value == value.strip()):
-        raise UsageError(f"secret {name} has spaces around it, or characters that an HTTP header cannot carry",
-                         hint="openssl rand -hex 24")  # fmt: skip
-    return value
-
-
 def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
-
-
-def kept_secrets(folder: Path) -> dict[str, str]:
-    """The secrets that a release was written with; none where it has none."""
-    try:
-        lines = read_bytes(folder / SECRETS_FILE).decode("utf-8").split("\n")
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise Refused(f"{folder / SECRETS_FILE} cannot be read: {_why(error)}") from error
-    return dict(line.split("=", 1) for line in lines if "=" in line)
-
-
-def api_key(release: Release, folder: Path, site: Site, root: Path) -> str | None:
-    """The API key that a release's engine asks for, where it does; one made by hand has no secrets of its own."""
-    secrets = read_secrets(site, root) if release.kind == "adopted" else kept_secrets(folder)
-    return secrets.get(API_KEY)
 
 
 @contextlib.contextmanager

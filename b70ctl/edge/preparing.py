@@ -19,7 +19,7 @@ from b70ctl.core.place import Place
 from b70ctl.core.plugin import Kernels, label, searched
 from b70ctl.core.release import Release, release_id
 from b70ctl.core.resolve import Request, refuse_status, resolve
-from b70ctl.edge import draft, filling, plugin, yamlfile
+from b70ctl.edge import draft, filling, plugin, secretfiles, yamlfile
 from b70ctl.edge.catalog import Catalog, Written
 from b70ctl.edge.files import now
 from b70ctl.edge.hardware import read_host
@@ -94,7 +94,7 @@ class Workshop:
         if limit := self.reach(written).limit:
             learnt["draft_limit"] = limit
         if self.daemon is not None and self.catalog.root is not None:
-            hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
+            hidden = secretfiles.read_secrets(self.catalog.site, self.catalog.root)
             learnt["contents"] = filling.fingerprints(deployment, hidden, Store(self.folder).salt())
             learnt["kernels"] = label(kernels.name, kernels.digest) if kernels else None
         return Wanted(written, deployment.model_copy(update=learnt), facts, patches, kernels)
@@ -191,7 +191,7 @@ class Workshop:
         files = filling.contents(
             deployment, wanted.patches, self.lock.accepted(), lambda path: daemon.read_file(image_id, path)
         )
-        hidden = filling.read_secrets(self.catalog.site, self.catalog.root)
+        hidden = secretfiles.read_secrets(self.catalog.site, self.catalog.root)
         text = self.text(deployment, release.id, release.key, str(self.catalog.root))
         return filling.Prepared(release, image_id, files, text, hidden)
 

@@ -14,7 +14,7 @@ from b70ctl.core.quiet import Sign
 from b70ctl.core.release import Container, Observed, Release, State
 from b70ctl.core.site import Site
 from b70ctl.core.window import Turn
-from b70ctl.edge import filling
+from b70ctl.edge import filling, secretfiles
 from b70ctl.edge.composer import Composer
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
@@ -92,11 +92,11 @@ class World:
 
     def key(self, release: Release) -> str | None:
         """The API key that the release's engine asks for, where it does."""
-        return filling.api_key(release, self.store.release_folder(release.id), self.site, self.root)
+        return secretfiles.api_key(release, self.store.release_folder(release.id), self.site, self.root)
 
     def secrets(self) -> list[str]:
         """What must be shown to nobody."""
-        return filling.secret_values(self.site, self.root)
+        return secretfiles.secret_values(self.site, self.root)
 
     def endpoint(self, release: Release) -> Endpoint:
         """Where the release's engine answers."""

@@ -105,6 +105,19 @@ def test_a_base_is_accepted_for_the_image_that_the_patch_is_for_though_another_h
     b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}").exits(0)
 
 
+def test_a_patch_whose_script_is_not_here_says_where_to_get_it(b70ctl, site):
+    def reason():
+        said = b70ctl("--site", site, "patches", "check", "--vllm", "0.21.0", "--json").data
+        assert said["patches"]["mtp-boundary"]["answer"] == "applies"
+        return said["patches"]["mtp-boundary"]["reason"]
+
+    [script] = open_catalog(None).patch("mtp-boundary").scripts
+    assert f"{script.file} is not here: get it from {script.where}" in reason()
+    (site / "patches" / "mtp-boundary").mkdir(parents=True)
+    (site / "patches" / "mtp-boundary" / script.file).write_text("pass\n")
+    assert "not here" not in reason()
+
+
 def test_an_image_that_is_named_need_not_have_been_asked_before(b70ctl, site, with_image):
     with_image()
     assert b70ctl("--site", site, "patches", "accept", f"{NAME}:{DIGEST}", "--image", "a/b:1").code == 0

@@ -1,7 +1,5 @@
 """A release holds exactly what was decided, and a secret stands in one file that only its owner reads."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -15,14 +13,13 @@ from b70ctl.core.deployment import Order
 from b70ctl.core.site import Site
 from b70ctl.edge.filling import (
     MOST_CARRIED,
-    MOST_SECRET,
     contents,
     fill,
     fingerprints,
-    kept_secrets,
-    read_secrets,
     scratch,
+    unfit,
 )
+from b70ctl.edge.secretfiles import MOST_SECRET, kept_secrets, read_secrets
 from b70ctl.errors import MachineError, Refused, UsageError
 from tests.making import SITE_PACKAGES, a_patch, a_profile, resolved
 from tests.no_files import NO_FILES
@@ -87,6 +84,18 @@ def test_a_script_that_is_not_there_is_refused_with_where_to_get_it(tmp_path):
     with pytest.raises(Refused, match="cannot be read") as refused:
         content(copied(tmp_path / "s.py"), SCRIPTS)
     assert refused.value.hint == "github.com/somebody/scripts"
+
+
+def test_what_cannot_be_copied_is_told_before_anything_is_prepared(tmp_path):
+    there, gone = tmp_path / "there.py", tmp_path / "s.py"
+    there.write_text("x = 1\n")
+    tree = Order(kind="tree", to="files/t", target="/t", name="t", source=str(tmp_path / "no-folder"))
+    orders = (copied(there), copied(there, sha256="0" * 64), copied(gone), tree)
+    found = unfit(DEPLOYMENT.model_copy(update={"files": orders}), SCRIPTS)
+    assert [("is not the file" in error.what, "cannot be read" in error.what) for error in found] == [
+        (True, False), (False, True), (False, True),
+    ]  # fmt: skip
+    assert found[1].hint == "github.com/somebody/scripts"
 
 
 def test_a_script_that_is_not_the_named_one_is_refused(tmp_path):

@@ -1,0 +1,73 @@
+"""A site's secrets: where each comes from, and what a release was written with. Their values are shown to nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from b70ctl.core.compose import SECRETS_FILE
+from b70ctl.core.release import Release
+from b70ctl.core.site import API_KEY, Secret, Site
+from b70ctl.edge.files import read_bytes
+from b70ctl.edge.places import expanded
+from b70ctl.errors import Refused, UsageError
+
+MOST_SECRET = 16_384
+"""Bytes of one secret; a header of more than that is refused on its way."""
+
+
+def read_secrets(site: Site, root: Path) -> dict[str, str]:
+    """The site's secrets; UsageError for one that is missing or cannot stand on one line."""
+    return {name: _secret(name, secret, root) for name, secret in sorted(site.secrets.items())}
+
+
+def secret_values(site: Site, root: Path) -> list[str]:
+    """What must be shown to nobody; a secret that cannot be read is told elsewhere."""
+    found = []
+    for name, secret in site.secrets.items():
+        with contextlib.suppress(UsageError):
+            found.append(_secret(name, secret, root))
+    return found
+
+
+def _secret(name: str, secret: Secret, root: Path) -> str:
+    if secret.env is not None:
+        value = os.environ.get(secret.env)
+        if value is None:
+            raise UsageError(
+                f"secret {name} is read from ${secret.env}, which is not set", hint=f"export {secret.env}=…"
+            )
+    else:
+        path = root / expanded(str(secret.file))
+        try:
+            value = read_bytes(path, MOST_SECRET + 3).decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"secret {name} is read from {path}: {getattr(error, 'strerror', None) or error}"
+            ) from error
+    if not value or any(char in value for char in "\n\r\0"):
+        raise UsageError(f"secret {name} is empty or has more than one line")
+    if len(value.encode("utf-8", errors="surrogateescape")) > MOST_SECRET:
+        raise UsageError(f"secret {name} has more than {MOST_SECRET:,} bytes, which is no password any more")
+    if name == API_KEY and not (value.isascii() and value.isprintable() and value == value.strip()):
+        raise UsageError(f"secret {name} has spaces around it, or characters that an HTTP header cannot carry",
+                         hint="openssl rand -hex 24")  # fmt: skip
+    return value
+
+
+def kept_secrets(folder: Path) -> dict[str, str]:
+    """The secrets that a release was written with; none where it has none."""
+    try:
+        lines = read_bytes(folder / SECRETS_FILE).decode("utf-8").split("\n")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Refused(f"{folder / SECRETS_FILE} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def api_key(release: Release, folder: Path, site: Site, root: Path) -> str | None:
+    """The API key that a release's engine asks for, where it does; one made by hand has no secrets of its own."""
+    secrets = read_secrets(site, root) if release.kind == "adopted" else kept_secrets(folder)
+    return secrets.get(API_KEY)
