@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
 
-from b70ctl.cli.terminal import bold, can_ask, can_rewrite, columns, cut, in_minutes, is_terminal
+from b70ctl.cli.terminal import bold, can_ask, can_rewrite, columns, in_minutes, is_terminal, wrapped
 from b70ctl.core.losses import held_words, lost_words
 from b70ctl.core.plan import Plan, Verb
 from b70ctl.core.printable import printable
@@ -20,6 +20,8 @@ from b70ctl.core.progress import Booting, Emptying, Event, Lost, Note, Probed, S
 from b70ctl.errors import B70Error, MachineError, UsageError
 
 MARKS = {True: "ok", False: "FAILED", None: "unproven"}
+NARROW = 30
+"""Characters that a table's last column needs beside the others; where a terminal has fewer, it goes below them."""
 HEARTBEAT = 15.0
 """Seconds between two lines that say that a boot goes on, where no line can be rewritten."""
 
@@ -47,17 +49,21 @@ class Console:
         """A part of somebody else's text, as it comes; a terminal obeys none of it."""
         _write(sys.stdout, raw.decode("utf-8", errors="replace"), end="")
 
-    def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, wrap: int | None = None) -> None:
-        """A table: columns as wide as their longest value; the last one, or column `wrap`, is cut to the terminal."""
-        widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-        flexible = len(head) - 1 if wrap is None else wrap
-        if is_terminal(sys.stdout):
-            others = sum(width + 2 for column, width in enumerate(widths) if column != flexible)
-            widths[flexible] = max(10, min(widths[flexible], columns() - others))
+    def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table: columns as wide as their longest value; on a terminal the last is wrapped, or goes below its row."""
+        *widths, last = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+        indent = sum(width + 2 for width in widths)
+        room = columns() - indent if is_terminal(sys.stdout) else last
+        below = room < min(last, NARROW)
+        if below:
+            indent, room = 4, columns() - 4
         for number, row in enumerate([head, *rows]):
-            cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
-            line = "  ".join(cells).rstrip()
+            cells = "".join(cell.ljust(width + 2) for cell, width in zip(row, widths, strict=False))
+            first, *more = ["", *wrapped(row[-1], room)] if below and number else wrapped(row[-1], max(room, NARROW))
+            line = (cells + first).rstrip()
             _write(sys.stdout, bold(line, sys.stdout) if number == 0 else line)
+            for rest in more:
+                _write(sys.stdout, " " * indent + rest)
 
     # -- talk -------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,9 @@ def list_(here: Here) -> None:
     if here.console.json:
         here.console.data({name: patch.model_dump(mode="json") for name, patch in patches.items()})
         return
-    rows = [[name, patch.versions, patch.status, patch.summary] for name, patch in patches.items()]
+    own = here.root / "patches" if here.root else None
+    rows = [[name, patch.versions, "yours" if own and (own / name / "patch.yaml").is_file() else patch.status,
+             patch.summary] for name, patch in patches.items()]  # fmt: skip
     here.console.rows(["NAME", "VLLM", "WHOSE", "SUMMARY"], rows)
     here.console.say(NO_PATCH)
 
@@ -88,7 +90,8 @@ def check(here: Here, image: str | None, vllm: str | None) -> None:
         here.console.data({"image": image, "vllm": vllm, "patches": told})
         return
     rows = [[name, found.answer, found.reason] for name, found in answers.items()]
-    here.console.rows(["NAME", f"VLLM {vllm}", "REASON"], rows)
+    here.console.say(f"what every patch is to vLLM {vllm}{f', as {image} has it' if image else ''}:")
+    here.console.rows(["NAME", "ANSWER", "REASON"], rows)
 
 
 def _probed(here: Here, image: str) -> ImageFacts:

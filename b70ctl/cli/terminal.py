@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from typing import TextIO
 
 
@@ -36,9 +37,11 @@ def columns() -> int:
         return 100
 
 
-def cut(text: str, width: int) -> str:
-    """A text that is no longer than a column."""
-    return text if len(text) <= width else text[: width - 1] + "…"
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines that end between words; a word that is longer, a command's hash say, stays whole."""
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def in_minutes(seconds: float) -> str:

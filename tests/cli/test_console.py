@@ -1,7 +1,5 @@
 """What a terminal is told of somebody else's text, and what a program is."""
 
-from __future__ import annotations
-
 import io
 import sys
 
@@ -35,6 +33,27 @@ def told(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
     console.warn(TITLE)
     console.error(UsageError(TITLE, hint=TITLE))
     return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [10, 40, 60])
+def test_a_table_loses_nothing_on_a_narrow_terminal_and_breaks_no_word(monkeypatch, width):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", str(width))
+    reason = f"its anchor stands there once: b70ctl patches accept marlin:{'a1' * 32} --image a/b:1"
+    Console().rows(["NAME", "REASON"], [["marlin", reason], ["x", "short"]])
+    said = stream.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert said.split() == ["NAME", "REASON", "marlin", *reason.split(), "x", "short"]
+    assert all(line.startswith(("NAME", "marlin", "x", " " * 4)) for line in said.splitlines())
+    assert all(len(line) <= max(width, 24) or len(line.split()) == 1 for line in said.splitlines())
+
+
+def test_a_table_is_a_line_a_row_where_nobody_looks(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", "20")
+    Console().rows(["NAME", "REASON"], [["marlin", "word " * 30 + "end"]])
+    assert len(stream.getvalue().splitlines()) == 2
 
 
 def test_a_log_gives_no_orders_to_a_terminal(monkeypatch):

@@ -163,6 +163,14 @@ def test_a_patch_is_shown_with_everything_that_decides_about_it(b70ctl):
     assert b70ctl("patches", "show", NAME, "--json").data["harmful"]
 
 
+def test_the_list_tells_a_sites_own_patches_from_ours_and_theirs(b70ctl, site):
+    shipped = open_catalog(None).folders("patches")[0][1] / NAME / "patch.yaml"
+    (site / "patches" / "mine").mkdir(parents=True)
+    (site / "patches" / "mine" / "patch.yaml").write_text(shipped.read_text())
+    said = {line.split()[0]: line.split()[2] for line in b70ctl("--site", site, "patches", "list").out.splitlines()[1:]}
+    assert (said["mine"], said[NAME], said["mtp-boundary"]) == ("yours", "ours", "theirs")
+
+
 def test_the_list_says_what_is_no_patch_and_why(b70ctl):
     said = b70ctl("patches", "list")
     assert "needs no patch" in said.err.replace("\n", " ")
