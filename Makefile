@@ -5,7 +5,7 @@ SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do printf '%-24s %s\n' "$$target" "$$text"; done
 
 setup: ## make .venv; install what is missing, and say so
 	@tests/rig/setup.sh kernels

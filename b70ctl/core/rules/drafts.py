@@ -37,7 +37,7 @@ def draft_limit(case: Case) -> Iterable[Remark]:
     if _lifts_itself(case, speculative.method):
         if given is not None:
             told = f"vLLM {case.version} lifts the draft's limit itself with its V2 model runner, the one that serves"
-            yield note(where, f"{told} unless a setting needs V1; the override does no harm", f"{case.draft.key}: null")
+            yield note(where, f"{told} unless a setting needs V1; the override does no harm")
     elif limit is None:
         yield note(where, f"how far the draft reaches is not known: EAGLE-3 heads often say 2048, and {_beyond(case)}")
     elif wanted is None or limit < wanted:
@@ -82,7 +82,8 @@ def _beyond(case: Case) -> str:
     if case.vllm(">=0.33") and _runs_v2(case):
         return f"vLLM {case.version} then serves the model no further than the draft"
     if case.vllm(">=0.22") and case.may_run_v2:
-        return f"{SILENT}; with the V2 model runner the draft reads past the end of its tables, or is lifted (0.27 on)"
+        then = "reads past the end of its tables" if not case.vllm(">=0.27") else "reaches as far as the model, or not"
+        return f"{SILENT}; with the V2 model runner the draft {then}"
     return SILENT
 
 

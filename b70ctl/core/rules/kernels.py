@@ -91,12 +91,12 @@ def kernels_unproven(case: Case) -> Iterable[Remark]:
     if kernels.accepts(case.version, accepted):
         yield warning(f"env.{ACCEPT}", f"{kernels.name} is used with vLLM {case.version}, with which nobody proved it")
         return
-    known = ", ".join(kernels.proven) or "none"
+    known = f"{kernels.proven[0]} to {kernels.proven[-1]}, {len(kernels.proven)} releases" if kernels.proven else "none"
     other = f"; `{ACCEPT}` accepts {accepted}" if accepted else ""
     yield error(
         "kernels",
         f"{kernels.name} was not proven with vLLM {case.version} and will refuse it (proven: {known}){other}",
-        f'kernels: image; or, to try it all the same, env.{ACCEPT}: "{case.version}"',
+        f"--set env.{ACCEPT}={case.version}, to try it all the same; or --set kernels=image",
     )
 
 
