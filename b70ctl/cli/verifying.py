@@ -11,7 +11,7 @@ from b70ctl.cli.here import Here, is_root
 from b70ctl.core.host import Card
 from b70ctl.core.quiet import Box, Sign, signs
 from b70ctl.core.release import Observed, Release
-from b70ctl.errors import B70Error, Exit
+from b70ctl.errors import B70Error, Exit, Interrupted
 
 
 def verify(here: Here, *, strict: bool) -> None:
@@ -51,6 +51,8 @@ def _observed(here: Here) -> Observed | None:
     """None when Docker does not answer: the other questions can be asked all the same."""
     try:
         return here.observe() if here.site_root is not None else None
+    except Interrupted:
+        raise
     except B70Error as error:
         here.console.warn(error.what)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ LAYERS = ("transformer_layer_config", "text_config")
 """Where a config keeps its model's keys, when it does not at the top: drafts of the `speculators` format do."""
 MOST_TOLD = 20
 """Keys that a refusal lists."""
-ELSEWHERE = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HOME")
+ELSEWHERE = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "HOME")
 """Variables that take the engine to another cache than the one that is mounted."""
 
 
@@ -107,11 +108,11 @@ def _folder(draft: Draft, place: Place) -> str:
         return serving.below_models(draft.path)
     if commit := _commit(draft, place):
         return f"{serving.HF_CACHE}/{_repository(serving.model_argument(draft))}/snapshots/{commit}"
-    wanted = f" --revision {draft.revision}" if draft.revision else ""
+    wanted = f" --revision {shlex.quote(draft.revision)}" if draft.revision else ""
     raise Refused(
         f"draft {draft.hub} has a config to be changed, and {cached(str(draft.hub), place)} has no snapshot of "
         f"`{draft.revision or 'main'}`",
-        hint=f"HF_HOME={cache(place)} hf download {draft.hub}{wanted}",
+        hint=f"HF_HOME={shlex.quote(cache(place))} hf download {draft.hub}{wanted}",
     )
 
 

@@ -27,11 +27,17 @@ def _not_ours(variable: str) -> str:
     return variable
 
 
+def _range(ranges: str) -> str:
+    if not str(SpecifierSet(ranges)):
+        raise ValueError(f"`{ranges}` names no version, and would hold for every one")
+    return ranges
+
+
 RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$"), AfterValidator(below)]
 Range = Annotated[
     str,
     StringConstraints(min_length=1, max_length=MOST_VERSIONS),
-    AfterValidator(lambda ranges: str(SpecifierSet(ranges)) and ranges),
+    AfterValidator(_range),
 ]
 """Versions, for example `>=0.19,<0.23`."""
 GateName = Annotated[EnvName, AfterValidator(_not_ours)]

@@ -8,13 +8,20 @@ from collections.abc import Mapping, Sequence
 from b70ctl.core import serving
 from b70ctl.core.deployment import Changed, Order
 from b70ctl.core.image import ImageFacts
+from b70ctl.core.kernels import TABLE
 from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
 from b70ctl.errors import Refused, UsageError
 
+TAKEN = frozenset({"draft", "mounts", "plugin", TABLE})
+"""Names below a release's `files`, where each patch has a folder of its name."""
+
 
 def orders(names: Sequence[str], place: Place, facts: ImageFacts, patches: Mapping[str, Patch]) -> list[Order]:
     """Every file that the release must bring for them; Refused for patches that must not meet."""
+    if taken := sorted(TAKEN.intersection(names)):
+        raise Refused(f"patch `{taken[0]}` has the name of what b70ctl itself puts into a release",
+                      hint=f"mv patches/{taken[0]} patches/my-{taken[0]}, and so in the profile")  # fmt: skip
     _refuse_together({name: patches[name] for name in names})
     found: list[Order] = []
     for name in names:

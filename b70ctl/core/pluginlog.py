@@ -11,7 +11,8 @@ from b70ctl.core.kernels import PACKAGE
 _MOST = 256
 """Processes that are told apart; no box has as many."""
 _LONGEST = 240
-_SAID = re.compile(rf"\b{PACKAGE} (\S{{1,60}}): (in use|refused|off)\b(.*)")
+# nothing quoted stands before it: a name that somebody chose, in the line that tells vLLM's arguments, is no message
+_SAID = re.compile(rf"^(?:[^'\"{{]*\s)?{PACKAGE} (\S{{1,60}}): (in use|refused|off)\b(.*)")
 # our own line names its process: not every one of vLLM's has a name yet when it loads plugins
 _PID = re.compile(r" \(pid (\d{1,9})\)\s*$", re.ASCII)
 _FAILED = re.compile(rf"Failed to load plugin {PACKAGE}\b")
@@ -49,9 +50,14 @@ class PluginLog:
             self._names[tag[2]] = tag[1]  # the latest name is the truest: `Worker` becomes `Worker_TP0`
         if said := _statement(record.text):
             own = _PID.search(record.text)
-            pid = own[1] if own else tag[2] if tag else ""
-            if len(self._said) < _MOST:
-                self._said.setdefault(pid, said)
+            self._hear(tag[2] if tag else own[1] if own else "", said)
+
+    def _hear(self, pid: str, said: Said) -> None:
+        """Keep what a process said; a bad word is never followed by a better one, nor lost for want of room."""
+        if said.word != "in use":
+            self._said[pid if len(self._said) < _MOST else ""] = said
+        elif len(self._said) < _MOST:
+            self._said.setdefault(pid, said)
 
     @property
     def name(self) -> str | None:
@@ -71,14 +77,14 @@ class PluginLog:
                 return f"{self._names.get(pid) or 'a process without a name'} {wrong}"
         if silent := [name for pid, name in self._loading().items() if pid not in self._said]:
             return f"{', '.join(silent)} did not say that {wanted} is in use"
-        return None if self._said else f"no process said that {wanted} is in use"
+        return None if self._said and self._loading() else f"no process said that {wanted} is in use"
 
     def _loading(self) -> dict[str, str]:
         return {pid: name for pid, name in self._names.items() if _LOADS.match(name)}
 
 
 def _statement(text: str) -> Said | None:
-    if found := _SAID.search(text):
+    if found := _SAID.match(text):
         return Said(f"{PACKAGE} {found[1]}", found[2], _PID.sub("", found[3]).strip(" :,")[:_LONGEST])
     return Said(PACKAGE, "not loaded") if _FAILED.search(text) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from b70ctl.core.profile import Profile
 from b70ctl.core.site import Site
 from b70ctl.core.strict import NAME
 from b70ctl.edge import places, yamlfile
+from b70ctl.edge.files import read_bytes
 from b70ctl.edge.yamlfile import Document
 from b70ctl.errors import UsageError
 
@@ -74,7 +76,7 @@ class Catalog:
         for origin, folder in self.folders("profiles"):
             for directory in (folder, folder / "_base") if parents else (folder,):
                 path = directory / f"{name}.yaml"
-                if path.is_file():
+                if _there(path):
                     return Entry(name, path, origin)
                 tried.append(str(path))
         near = difflib.get_close_matches(name, [entry.name for entry in self.profiles()], n=3)
@@ -105,8 +107,8 @@ class Catalog:
         """A Compose template's text, and whose it is."""
         for origin, folder in self.folders("templates"):
             path = folder / f"{name}.compose.yaml.j2"
-            if path.is_file():
-                return path.read_text(encoding="utf-8"), origin
+            if _there(path):
+                return _text(path), origin
         raise UsageError(f"there is no template `{name}`", hint=f"ls {places.shipped('templates')}")
 
     def patch(self, name: str) -> Patch:
@@ -115,7 +117,7 @@ class Catalog:
             raise UsageError(f"{_shown(name)} cannot be a patch's name", hint="b70ctl patches list")
         for _, folder in self.folders("patches"):
             path = folder / name / "patch.yaml"
-            if path.is_file():
+            if _there(path):
                 document = yamlfile.read(path)
                 return checked(Patch, document.data, [document])
         known = ", ".join(self.patches()) or "none"
@@ -142,6 +144,29 @@ class Catalog:
         """The shipped table of vLLM's flags by version."""
         table: dict[str, Any] = json.loads(places.data("vllm-flags.json").read_text(encoding="utf-8"))
         return table
+
+
+def _there(path: Path) -> bool:
+    """Whether a file is there; UsageError where that cannot be told, and where something else is in its place."""
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return True
+        why = "it is not a file"
+    except (FileNotFoundError, NotADirectoryError):
+        if not path.is_symlink():
+            return False
+        why = "it is a link to what is not there"
+    except OSError as error:
+        why = str(error.strerror)
+    raise UsageError(f"{path} cannot be read: {why}", hint=f"ls -ld {path.parent} {path}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, yamlfile.MOST_BYTES).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
+                         hint=f"ls -l {path}") from error  # fmt: skip
 
 
 def open_catalog(root: Path | None) -> Catalog:

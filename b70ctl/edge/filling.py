@@ -17,7 +17,7 @@ from b70ctl.core.patch import Patch, patched
 from b70ctl.core.patchcheck import other_base
 from b70ctl.core.release import Release
 from b70ctl.edge import draft, plugin
-from b70ctl.edge.carrying import MOST_CARRIED, read_carried
+from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
 from b70ctl.edge.files import replace
 from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import B70Error, MachineError, Refused
@@ -48,14 +48,25 @@ def contents(
     found: dict[str, bytes] = {}
     for order in deployment.files:
         if order.kind == "tree":
-            found |= _tree(order)
+            more = _tree(order)
         elif order.kind == "plugin":
-            found |= plugin.contents(order, deployment.kernels)
+            more = plugin.contents(order, deployment.kernels)
         elif order.kind == "draft-config":
-            found[order.to] = draft.changed(order, deployment.mounts)
+            more = {order.to: draft.changed(order, deployment.mounts)}
         else:
-            found[order.to] = _content(order, patches, accepted, read)
+            more = {order.to: _content(order, patches, accepted, read)}
+        _refuse_one_place(found, more)
+        found |= more
     return found
+
+
+def _refuse_one_place(before: Mapping[str, bytes], more: Mapping[str, bytes]) -> None:
+    """Raise where one file of a release would take the place of another, or lie in it as in a folder."""
+    folders = {str(folder) for name in before for folder in Path(name).parents}
+    for name in more:
+        if name in before or name in folders or any(str(folder) in before for folder in Path(name).parents):
+            raise Refused(f"two things would lie at {name} in the release, and one would be lost",
+                          hint="give the patch, or the mounted file, another name")  # fmt: skip
 
 
 def unfit(deployment: Deployment, patches: Mapping[str, Patch]) -> list[B70Error]:
@@ -111,8 +122,8 @@ def _tree(order: Order) -> dict[str, bytes]:
 
 
 def _inside(folder: Path, to: str) -> dict[str, Path]:
-    found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {f"{to}/{name}": path for name, path in found.items() if not LEFT_OUT & {*name.parts}}
+    found = {path.relative_to(folder): path for path in files_below(folder, LEFT_OUT) if path.is_file()}
+    return {f"{to}/{name}": path for name, path in found.items()}
 
 
 def _content(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from b70ctl.core.incident import incident_name
 from b70ctl.core.kernels import PACKAGE, TABLE_VARIABLE
 from b70ctl.edge import places
-from b70ctl.edge.carrying import MOST_CARRIED, read_carried
+from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
 from b70ctl.edge.files import replace
 from b70ctl.edge.process import overhear, program
 from b70ctl.errors import MachineError, Refused
@@ -66,10 +66,9 @@ def carried(package: Path) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     left = MOST_CARRIED
     try:
-        for path in sorted(package.rglob("*")):
-            parts = path.relative_to(package).parts
-            if path.suffix in CARRIED and not LEFT_OUT & {*parts} and path.is_file():
-                found["/".join(parts)] = content = read_carried(path, left)
+        for path in files_below(package, LEFT_OUT):
+            if path.suffix in CARRIED:
+                found[path.relative_to(package).as_posix()] = content = read_carried(path, left)
                 left -= len(content)
     except OSError as error:
         raise Refused(f"the kernels in {package} cannot be read: {error.filename}: {error.strerror}",

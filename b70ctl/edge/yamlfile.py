@@ -113,6 +113,9 @@ def parse(raw: bytes | str, name: str) -> Document:
         raise UsageError(f"{name}: an alias stands inside what it is an alias of") from error
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
+    except (KeyError, AttributeError, TypeError) as error:
+        # what the library raises at a value that is none of its tag's, as in `!!bool 7`
+        raise UsageError(f"{name}: a value is not what its `!!` tag says: {error}", hint="leave the tag out") from error
     if not isinstance(data, dict):
         raise UsageError(f"{name} is {kind_of(data)}, not a mapping of keys to values")
     return Document(name, data, lines)

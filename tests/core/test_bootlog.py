@@ -1,7 +1,5 @@
 """A boot log tells how far the engine came, what it decided, and what broke first."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """doctor answers what the facts say, and says unknown where they say nothing."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Sets of collectives are whole, and found by name."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Nothing that a profile says breaks out of its quoting, and a template cannot change a decision."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Equal deployments are equal to the byte, and every difference is told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A log's cause is named, and nothing else is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

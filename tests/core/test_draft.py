@@ -1,7 +1,5 @@
 """A draft's config is changed in a copy that the engine finds where it looks, and nowhere else."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """A drain and its end: what is taken away first, what is put back, and how a cut one is brought to its end."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

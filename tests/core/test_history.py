@@ -1,7 +1,5 @@
 """What a name means, and what may be forgotten."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

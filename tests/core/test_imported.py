@@ -1,7 +1,5 @@
 """A changed file is proven only when it is the one that Python imports, and is what it should be."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

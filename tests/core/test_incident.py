@@ -1,7 +1,5 @@
 """An incident shows what happened, and nothing that is secret."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

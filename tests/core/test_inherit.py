@@ -1,7 +1,5 @@
 """Laws of inheritance: what a child says is what counts, and what it does not say is its parent's."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """An inventory tells the stack of both sides, tells on nobody, and two of them are compared place by place."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A journal that was cut off anywhere still says what to do."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

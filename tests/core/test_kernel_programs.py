@@ -1,7 +1,5 @@
 """The container that a program of the kernels gets, what its words mean, and how tables are put together."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

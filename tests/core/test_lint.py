@@ -160,6 +160,7 @@ FIRES = [
     ("kernels-left-out", "error", both(OURS, env(VLLM_PLUGINS="mine, b70_kernels"))),
     ("kernels-unheard", "error", both(OURS, env(VLLM_LOGGING_LEVEL="warning"))),
     ("kernels-unheard", "error", both(OURS, env(VLLM_CONFIGURE_LOGGING="0"))),
+    ("kernels-unheard", "error", both(OURS, env(VLLM_LOGGING_CONFIG_PATH="/x.json"))),
     ("kernels-unproven", "error", at("0.34.0", **OURS)),
     ("kernels-unproven", "error", at("0.21.1.dev17+g0a", **OURS)),
     ("kernels-unproven", "warning", at("0.34.0", **both(OURS, env(B70_KERNELS_UNPROVEN="0.34.0")))),

@@ -1,7 +1,5 @@
 """Requests that were cut off are never counted as ended, and what is not known is not called none."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A metrics page is read as Prometheus writes it, whatever else stands on it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

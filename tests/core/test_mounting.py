@@ -1,7 +1,5 @@
 """What belongs to the site is carried by the release; what belongs to the host is mounted as it is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What stands beside the engine may not take its name, and is missed when it does not stay up."""
 
-from __future__ import annotations
-
 import pytest
 
 from b70ctl.core.companions import ended_at_once, impostors

@@ -1,7 +1,5 @@
 """A patch applies exactly, or the start is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import posixpath
 
@@ -161,7 +159,9 @@ def test_only_scripts_come_after_others(kind):
         a_patch(**kind, after=["one"])
 
 
-@pytest.mark.parametrize("changes", [{"versions": "newer"}, {"harmful": [{"versions": "x", "reason": "y"}]}])
+@pytest.mark.parametrize(
+    "changes", [{"versions": "newer"}, {"versions": ","}, {"harmful": [{"versions": "x", "reason": "y"}]}]
+)
 def test_a_range_that_is_none_is_found_when_the_patch_is_read(changes):
     with pytest.raises(ValidationError, match=r"versions"):
         a_patch(**changes)

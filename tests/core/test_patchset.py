@@ -1,7 +1,5 @@
 """Patches of one profile either fit together or are refused, and what they change is written down."""
 
-from __future__ import annotations
-
 import pytest
 
 from b70ctl.errors import Refused, UsageError
@@ -98,6 +96,13 @@ def test_a_gate_that_the_profile_sets_otherwise_is_refused_and_the_same_value_is
         assert resolved(profile, patches=patches).env["GATE"] == "1"
     with pytest.raises(UsageError, match=r"`env\.GATE` is 0, and patch `one` comes with 1"):
         resolved(a_profile(patches=["one"], env={"GATE": "0"}), patches=patches)
+
+
+@pytest.mark.parametrize("name", ["draft", "mounts", "plugin", "tuning.json"])
+def test_a_patch_does_not_lie_where_a_release_keeps_something_else(name):
+    with pytest.raises(Refused, match=f"patch `{name}` has the name of what b70ctl itself") as refused:
+        with_patches({name: a_patch()})
+    assert refused.value.hint.startswith(f"mv patches/{name} ")
 
 
 def test_what_is_asked_of_the_started_engine_about_patches_has_an_end():

@@ -1,7 +1,5 @@
 """The way back is known before the first step, and never takes away what serves."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

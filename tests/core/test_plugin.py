@@ -1,7 +1,5 @@
 """What a release carries of the kernels, what is read off their package, and where another of that name may hide."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

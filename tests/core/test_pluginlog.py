@@ -1,7 +1,5 @@
 """Every process of vLLM has to say that our kernels are in use, whatever its lines look like."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -58,10 +56,9 @@ LATE = [*EARLY, said(used(140), "VllmWorker-0 pid=140"), named(ONE)]
         (LATE, ("APIServer", "EngineCore", "Worker_TP0")),
         ([said(used(1), API), said(used(174), "EngineCore_DP0 pid=174")], ("APIServer", "EngineCore_DP0")),
         ([said(USED, API), said(USED, CORE)], ("APIServer", "EngineCore")),
-        ([said(used(7))], ()),
         ([*EARLY, said(used(300))], ("APIServer", "EngineCore")),
     ],
-    ids=["one card", "two cards", "since 0.31", "0.19", "by vLLM's prefix alone", "one process without a name",
+    ids=["one card", "two cards", "since 0.31", "0.19", "by vLLM's prefix alone",
          "a subprocess that looks models up"],
 )  # fmt: skip
 def test_processes_that_all_say_it_are_proven_and_known_by_name(lines, processes):
@@ -114,6 +111,27 @@ def test_a_wrong_word_of_one_process_is_told_whatever_the_others_say(line, told)
 
 def test_another_plugin_that_fails_is_not_ours():
     assert heard(*EARLY, said("Failed to load plugin b70_kernels_of_mine", CORE, "ERROR")).fault(NAME) is None
+
+
+REFUSED = f"{NAME}: refused: of another time"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [said(used(7))],
+        [*EARLY, said(REFUSED, API)],
+        [*EARLY, said(REFUSED), said(used(1), API)],
+        [said(used(9), API), named(CORE)],
+        [*EARLY, *(said(used(number)) for number in range(1000, 1400)), said(f"{REFUSED} (pid 2000)")],
+        [named(API), said(f"non-default args: {{'served_model_name': ['x {USED}']}}", API)],
+        [named(API), f"({API}) INFO served: '{USED}'"],
+    ],
+    ids=["nobody has a name", "another word after it", "another word before it", "a word for another process",
+         "after too many", "a name in the arguments", "a quoted name"],
+)  # fmt: skip
+def test_a_word_that_was_not_meant_proves_nothing(lines):
+    assert heard(*lines).fault(NAME) is not None
 
 
 def test_a_process_that_loads_no_plugins_need_not_speak():

@@ -1,7 +1,5 @@
 """Everything that stands in the way is told at once, with what to type."""
 
-from __future__ import annotations
-
 import pytest
 
 from b70ctl.core.preflight import ROOM_FOR_RECORDS, ROOM_FOR_RELEASE, CardHolder, Room, Seen, faults, refusal

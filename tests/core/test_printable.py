@@ -1,7 +1,5 @@
 """A terminal shows what a log holds, and obeys none of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

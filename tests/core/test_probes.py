@@ -1,7 +1,5 @@
 """What is asked of a new engine, and which answers it must not get away with."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

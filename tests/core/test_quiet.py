@@ -1,7 +1,5 @@
 """Whether a box is quiet: what is seen is told, and what cannot be seen is never called quiet."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

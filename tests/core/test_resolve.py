@@ -1,7 +1,5 @@
 """Every choice is settled from what the profile, the site, the box and the image say."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A router hook says one thing in one form, and asks for exactly that."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """A command that is shown or written down never holds a secret, and stays readable beside it."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings become vLLM's own words, and nothing that is a value is read as a flag."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A site that would open an engine to everybody, or that nobody could mean, is no site."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What no container starts with is refused where it is written."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What runs is what Docker says runs; what is recorded only says which of it is meant."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The sieve lets no line pass that a pattern could match, and spares the others."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

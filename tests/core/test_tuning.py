@@ -1,7 +1,5 @@
 """Which tables of tile sizes are taken: those that the kernels read, and no others; a new one loses no measured row."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

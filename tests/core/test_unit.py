@@ -1,7 +1,5 @@
 """A unit says the same words to systemd that were meant, whatever the site's path is made of."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """How often a watch may restart, and what the site may ask of it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A watch calls a fault what lasts, and nothing that a working engine does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

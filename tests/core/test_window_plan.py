@@ -1,7 +1,5 @@
 """A window never has two engines up, and from anywhere in it the way leads back to what served."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A container made by hand becomes the way back as it is, or is refused before anything is stopped."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

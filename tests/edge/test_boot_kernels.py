@@ -1,7 +1,5 @@
 """An engine that serves is not proven before each of its processes said that it uses the kernels of its release."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Names are found where their owner put them, and what is wrong is told with file, line and a suggestion."""
 
-from __future__ import annotations
-
 from textwrap import dedent
 
 import pytest
@@ -196,6 +194,24 @@ def test_a_home_is_meant_by_its_tilde(site, monkeypatch):
 def test_what_stands_in_no_file_is_told_without_one():
     with pytest.raises(UsageError, match=r"^`name`: "):
         checked(Site, {"name": "NOT OK"}, [])
+
+
+@pytest.mark.parametrize("place", ["profiles/mine.yaml", "templates/mine.compose.yaml.j2", "patches/mine/patch.yaml"])
+@pytest.mark.parametrize("what", ["a folder", "a device", "a link to nowhere", "no text"])
+def test_what_stands_in_the_place_of_a_file_is_told_and_not_passed_over(site, place, what):
+    path = site / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if what == "a folder":
+        path.mkdir()
+    elif what == "no text":
+        path.write_bytes(b"\xff\xfe\xfd")
+    else:
+        path.symlink_to("/dev/zero" if what == "a device" else "nowhere")
+    catalog = open_catalog(site)
+    ask = {"profiles": catalog.profile, "templates": catalog.template, "patches": catalog.patch}
+    with pytest.raises(UsageError) as error:
+        ask[place.partition("/")[0]]("mine")
+    assert str(path) in str(error.value)
 
 
 def test_a_template_and_a_patch_of_the_site_go_before_the_shipped(site):

@@ -1,7 +1,5 @@
 """Companions are included as they are, where they are."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

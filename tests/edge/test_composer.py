@@ -1,7 +1,5 @@
 """The machine's Compose is found, is new enough, and reads what was rendered as it was meant."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """What is asked of Docker's API, with an API that only remembers."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Causes come from YAML: the shipped ones and a site's own, and what is wrong in a file is told with its line."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A draft's files are read as they lie here, links and all, and what the container would not see is refused."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A drain tells what an engine still has, and what it cut off; a router that did not say yes is not believed."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 import time

@@ -1,7 +1,5 @@
 """Wherever a plan fails, one engine serves, proven and named by the state file; or the command says that none does."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

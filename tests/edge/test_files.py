@@ -1,7 +1,5 @@
 """A file is written whole or not at all, and what is no file is never put in a file's place."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

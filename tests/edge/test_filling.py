@@ -59,6 +59,24 @@ def test_a_base_that_was_accepted_for_another_patch_is_not_accepted_for_this():
     assert contents(DEPLOYMENT, {"one": PATCH}, {"one": accepted}, lambda _: base)
 
 
+@pytest.mark.parametrize("place", ["files/s/s.py", "files/s", "files/s/s.py/x"])
+def test_no_file_of_a_release_takes_the_place_of_another(tmp_path, place):
+    (tmp_path / "s.py").write_text("one")
+    first = copied(tmp_path / "s.py")
+    both = DEPLOYMENT.model_copy(update={"files": (first, first.model_copy(update={"to": place}))})
+    with pytest.raises(Refused, match="two things would lie at"):
+        contents(both, SCRIPTS, {}, lambda _: None)
+
+
+def test_a_link_to_a_folder_in_what_is_mounted_is_refused_and_not_left_out(tmp_path):
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / "a.txt").write_text("a")
+    (tmp_path / "mounted" / "far").symlink_to(tmp_path)
+    with pytest.raises(Refused, match="a link to a folder"):
+        contents(only(Order(kind="tree", to="files/mounts/00-m", target="/m", name="m",
+                            source=str(tmp_path / "mounted"))), {}, {}, lambda _: None)  # fmt: skip
+
+
 def test_a_file_that_the_image_does_not_have_is_refused():
     with pytest.raises(Refused, match="does not have"):
         contents(DEPLOYMENT, {"one": PATCH}, {}, lambda _: None)

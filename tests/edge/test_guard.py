@@ -1,7 +1,5 @@
 """A person's command runs as on the terminal, and nothing that it started outlives its turn."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

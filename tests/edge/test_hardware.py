@@ -1,7 +1,5 @@
 """The cards are the ones that the dri path shows, whatever else lies there."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What is read of a host is what lies there, and a record of it is read back equal."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

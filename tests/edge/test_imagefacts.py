@@ -1,7 +1,5 @@
 """An image is asked once, and what it said is found again by its id."""
 
-from __future__ import annotations
-
 import json
 import sys
 

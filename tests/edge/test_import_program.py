@@ -1,7 +1,5 @@
 """What Python would import is asked of a Python, which imports none of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

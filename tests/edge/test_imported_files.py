@@ -1,7 +1,5 @@
 """An engine that imports another file than its release holds is not proven."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """An incident's folder is whole or not there, whatever its parts meet."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

@@ -1,7 +1,5 @@
 """Where the kernels lie, how their programs are heard, and that no container is left of any of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

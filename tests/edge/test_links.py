@@ -1,7 +1,5 @@
 """A link that means something here may mean nothing in the container, where its folder has another place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

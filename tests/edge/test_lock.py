@@ -1,7 +1,5 @@
 """One command at a time, and no lock outlives who held it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Lines arrive whole, wherever they are read from, and none is too long to be read."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """Whose directory a path names."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

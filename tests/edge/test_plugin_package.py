@@ -1,7 +1,5 @@
 """The kernels' package on this host: what of it is carried, what makes it another one, and where another one lies."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import json
@@ -153,12 +151,22 @@ def test_a_sites_kernels_without_a_plugin_are_refused(site):
         plugin.described(site)
 
 
-def test_a_link_to_nowhere_is_no_file_of_the_package_and_a_link_to_a_file_is_one(site):
-    (own(site) / "loop.py").symlink_to(own(site) / "loop.py")
+def test_a_link_to_a_file_is_a_file_of_the_package(site):
     (own(site) / "linked.py").symlink_to(own(site) / "attention.py")
     found = kernels.carried(own(site))
-    assert "loop.py" not in found
     assert found["linked.py"] == found["attention.py"]
+
+
+@pytest.mark.parametrize("name", ["loop.py", "tables"])
+def test_what_cannot_be_carried_of_the_package_is_refused_and_not_left_out(site, name):
+    if name == "tables":
+        (own(site) / name).rename(site / name)
+        (own(site) / name).symlink_to(site / name)
+    else:
+        (own(site) / name).symlink_to(own(site) / name)
+    with pytest.raises(Refused, match=f"{name}: ") as refused:
+        kernels.carried(own(site))
+    assert str(refused.value.hint).endswith(name)
 
 
 # --- another package of that name ------------------------------------------------------------------------------------

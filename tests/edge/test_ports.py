@@ -1,7 +1,5 @@
 """Who has a port is told by name, and a free one is free."""
 
-from __future__ import annotations
-
 import os
 import socket
 

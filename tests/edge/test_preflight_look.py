@@ -1,7 +1,5 @@
 """What stands in the way is seen before anything is touched, and what is about to leave does not count."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

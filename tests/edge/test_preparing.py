@@ -1,7 +1,5 @@
 """From a name to the text of a release, with a site, a catalog and no Docker."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """No process outlives the command that started it, and all that it said is heard."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Wherever a command was killed, the next one brings it to an end: one engine, proven and recorded."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """A router is asked, and anything but a yes is an error that says what came."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import threading

@@ -1,7 +1,5 @@
 """A wish to stop is answered at a moment when it can be, and once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

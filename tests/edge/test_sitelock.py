@@ -1,7 +1,5 @@
 """What was pinned and accepted is kept, and what was written by hand is checked."""
 
-from __future__ import annotations
-
 import pytest
 
 from b70ctl.edge.sitelock import FILE, Pin, SiteLock, read_lock, write_lock

@@ -1,7 +1,5 @@
 """Sockets as the kernel showed them to a host and inside a container while one client was connected."""
 
-from __future__ import annotations
-
 import os
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each step has one effect, and doing it again, or after it was cut off anywhere, comes to the same."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from functools import partial

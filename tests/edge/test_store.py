@@ -1,7 +1,5 @@
 """Every file of a site's memory is whole or not there, whenever it was cut off."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

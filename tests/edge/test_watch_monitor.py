@@ -1,7 +1,5 @@
 """A monitor sees what the engine and Docker show, and an answer that does not come is an outcome and no error."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

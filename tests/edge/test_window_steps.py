@@ -1,7 +1,5 @@
 """Wherever a window fails or is killed, production serves again; the daemon here lets no two engines run."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

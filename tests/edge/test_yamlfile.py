@@ -1,7 +1,5 @@
 """YAML is read as YAML 1.2 says, within bounds, and a fault has a line."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +68,12 @@ def test_a_fault_is_told_with_its_file_and_line(text, said):
     with pytest.raises(UsageError) as refused:
         yamlfile.parse(text, "f")
     assert refused.value.what.startswith(said)
+
+
+@pytest.mark.parametrize("text", ["a: !!bool 7", "a: !!timestamp x", "a: !!int x", "a: !!set [b]", "a: !mine b"])
+def test_a_tag_that_its_value_does_not_fit_is_refused(text):
+    with pytest.raises(UsageError, match=r"x\.yaml"):
+        yamlfile.parse(text, "x.yaml")
 
 
 @pytest.mark.parametrize("text", ["&a [*a]", "a: &x {b: *x}", "a: &x\n  <<: *x\n"])

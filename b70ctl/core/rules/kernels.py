@@ -75,6 +75,12 @@ def kernels_unheard(case: Case) -> Iterable[Remark]:
             f"at {level} vLLM's processes do not say that the plugin is in use, and a switch cannot prove it",
             "VLLM_LOGGING_LEVEL: INFO",
         )
+    if "VLLM_LOGGING_CONFIG_PATH" in case.env:
+        yield error(
+            "env.VLLM_LOGGING_CONFIG_PATH",
+            "a logging config of one's own may drop what the plugin says, and a switch could not prove it",
+            "VLLM_LOGGING_CONFIG_PATH: null",
+        )
     if case.env.get("VLLM_CONFIGURE_LOGGING") == "0":
         yield error(
             "env.VLLM_CONFIGURE_LOGGING",
