@@ -69,6 +69,8 @@ def attend(
     was not made for.
     """
     tokens, heads, head_size = _checked(query, cache, longest_query)
+    if window < 0 or not softcap >= 0.0:
+        raise ValueError(f"window {window}, softcap {softcap}: 0 is for none, and less means nothing")
     requests = seq_lens.shape[0]
     group = heads // cache.kv_heads
     config = config or tuning.choose(query.device, cache.preset, head_size, longest_query * group,

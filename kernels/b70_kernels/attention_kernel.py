@@ -14,7 +14,8 @@ QUERY_LIFT: tl.constexpr = tl.constexpr(8.0)
 """Queries are multiplied by it before they are split in two fp16, so that less is lost of what is small."""
 
 
-@triton.jit(do_not_specialize=["splits", "block_stride", "window"])
+# a slice of a batch's table begins where it begins: its alignment is no reason to compile anew
+@triton.jit(do_not_specialize=["block_table", "seq_lens", "query_start", "splits", "block_stride", "window"])
 def attend_splits(
     query, cache, block_table, seq_lens, query_start, partial, partial_lse,
     scale, softcap, window, splits, block_stride, q_token_stride, q_head_stride, page_stride, token_stride, head_stride,

@@ -95,23 +95,6 @@ UPSTREAM_4_REST = (
 """What these are short of, in fp16: a score is wrong by its size times that, so sharp scores need both; within 5e-8."""
 
 
-def distortion_of_unit(bits: int, size: int) -> float:
-    """Mean squared error of a stored key of length one and `size` dimensions, its norm kept (`_nc`), by our codebook.
-
-    2 - 2 * cosine, and the cosine of a key with its codes is E[x c(x)] / sqrt(E[c(x)**2]) up to what varies from key to
-    key. x is sqrt(size) times a coordinate of a random direction: density (1 - x**2 / size) ** ((size - 3) / 2).
-    """
-    values, borders = {3: CODEBOOK_3, 4: CODEBOOK_4}[bits], thresholds(bits)
-    steps, end = 20_000, math.sqrt(size)
-    product = square = mass = 0.0
-    for step in range(steps):
-        x = (step + 0.5) * end / steps
-        density = (1 - x * x / size) ** ((size - 3) / 2)
-        value = values[sum(x > border for border in borders)]
-        product, square, mass = product + density * x * value, square + density * value * value, mass + density
-    return 2 - 2 * product / mass / math.sqrt(square / mass)
-
-
 def thresholds(bits: int, upstream: bool = False) -> tuple[float, ...]:
     """For a coordinate of N(0, 1): the magnitudes where the code changes; vLLM's are those of the Lloyd-Max values."""
     ideal = lloyd_max(bits)

@@ -172,3 +172,19 @@ def quantise_values(values: torch.Tensor, preset: Preset) -> tuple[torch.Tensor,
     scale = ((high - low) / steps).clamp(min=1e-8)
     codes = ((values.double() - low[..., None]) / scale[..., None] + 0.5).floor().clamp(0, steps).long()
     return codes, scale, low
+
+
+def kept(
+    keys: torch.Tensor, values: torch.Tensor, preset: Preset, layout: Layout
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """What a cache has of keys and values once they are stored, float64; scales are fp16 by then."""
+    codes, scale = quantise_keys(keys, preset, layout)
+    if preset.rotated:
+        directions = values_of(preset.key_bits, layout).to(codes.device)[codes]
+        if layout is Layout.INTERLEAVED:
+            directions = directions / directions.norm(dim=-1, keepdim=True)
+        found = rotate(directions * scale.half().double()[..., None])
+    else:
+        found = codes.to(torch.uint8).view(torch.float8_e4m3fn).double()
+    levels, step, low = quantise_values(values, preset)
+    return found, levels * step.half().double()[..., None] + low.half().double()[..., None]

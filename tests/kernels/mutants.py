@@ -81,6 +81,9 @@ SINGLE_FP16_QUERY = attention(
 )
 WEIGHTS_LIFTED_TOO_FAR = attention("weights_lifted_too_far", ("= 4.0 if VALUE_BITS", "= 64.0 if VALUE_BITS"))
 NO_REST_OF_KEYS = attention("no_rest_of_keys", ("            if KEY_BITS == 4:", "            if KEY_BITS == 5:"))
+PADDING_IS_MERGED = attention(
+    "padding_is_merged", ("    splits = tl.where(token < tl.load(query_end), splits, 0)\n", "")
+)
 MERGE_FORGETS_WEIGHTS = attention("merge_forgets_weights", ("part * weight[:, None], 0)", "part, 0)"))
 SWAPPED_NIBBLE = Mutant(
     "swapped_nibble",

@@ -124,6 +124,9 @@ def test_strides_of_views_are_followed(shape: Shape) -> None:
     ({"query": torch.zeros(3, 2, 128, dtype=torch.float16)[:, :, ::2]}, "contiguous"),
     ({"longest_query": 65}, "65"),
     ({"longest_query": 0}, "0 query positions"),
+    ({"window": -1}, "window -1"),
+    ({"softcap": -2.0}, "softcap -2.0"),
+    ({"softcap": float("nan")}, "softcap nan"),
 ])  # fmt: skip
 def test_what_the_kernel_was_not_made_for_is_refused(change: dict[str, object], word: str) -> None:
     of = call(REAL, EVERY_CACHE[0], [(5, 3)])

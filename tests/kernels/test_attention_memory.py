@@ -8,7 +8,7 @@ import kernel_gates as gates
 import kernel_variants
 import pytest
 import torch
-from kernel_cases import EVERY_CACHE, NAN, OTHER, REAL, Call, Shape, attended, call, config, expected, whole
+from kernel_cases import EVERY_CACHE, NAN, OTHER, REAL, Call, Poison, Shape, attended, call, config, expected, whole
 from kernel_scope import DEVICE, FULL, either
 
 every_cache = pytest.mark.parametrize("shape", EVERY_CACHE, ids=str)
@@ -39,8 +39,10 @@ def padded(of: Call, rows: int = 4) -> Call:
 
 @every_cache
 @pytest.mark.parametrize("splits", [1, 3])
-def test_rows_of_no_request_become_zero(shape: Shape, splits: int) -> None:
-    of = call(REAL, shape, [(20, 2), (5, 1)])
+@pytest.mark.parametrize("poison", [NAN, OTHER], ids=["nan", "other"])
+def test_rows_of_no_request_become_zero(shape: Shape, splits: int, poison: Poison) -> None:
+    # scratch that is used again holds finite numbers
+    of = call(REAL, shape, [(20, 2), (5, 1)], poison=poison)
     out = attended(padded(of), config(REAL, splits))
     assert gates.same_bits(out[:3], attended(of, config(REAL, splits)))
     assert gates.same_bits(out[3:], torch.zeros_like(out[3:]))

@@ -32,10 +32,24 @@ def test_a_compilers_fault_is_a_finding_and_not_the_end(monkeypatch: pytest.Monk
 
 
 def test_a_number_that_is_not_finite_is_wrong_whatever_the_law_says() -> None:
-    for bad in (float("nan"), float("inf")):
-        found = torch.tensor([[1.0, bad]])
-        with pytest.raises(gates.Wrong, match="1 of 2 numbers are not finite"):
-            gates._worst(found, found.double())
+    good = torch.ones(1, 2)
+    for bad in (torch.tensor([[1.0, float("nan")]]), torch.tensor([[1.0, float("inf")]])):
+        for found, law in ((bad, bad), (bad, good), (good, bad)):
+            with pytest.raises(gates.Wrong, match=r"1 of .*2 numbers are not finite"):
+                gates._worst(found, law.double())
+    with pytest.raises(gates.Wrong, match="nan"):
+        gates._below(3e-4, float("nan"), "an error")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_was_stored_is_held_to_the_law_and_not_to_itself(monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+    job = Job("stored_is_right", preset, DEVICE, full=False)
+    found = carry_out(job)
+    assert (len(found.errors), found.wrong) == (4, None)
+    real = gates.store.store
+    for harm in (lambda key, value: (2 * key, value), lambda key, value: (key, 0 * value)):
+        monkeypatch.setattr(gates.store, "store", lambda key, value, *rest, harm=harm: real(*harm(key, value), *rest))
+        assert carry_out(job).wrong is not None
 
 
 def test_one_preset_that_fails_fails_the_gate_and_the_others_are_counted() -> None:

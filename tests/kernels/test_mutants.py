@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import kernel_gates as gates
 import kernel_store_gates as store_gates
 import mutants
 import pytest
-from kernel_cases import NAN, OTHER, REAL, Kit, Shape, call, config, normal, random_tokens
+import torch
+from kernel_cases import NAN, OTHER, REAL, Kit, Shape, attended, call, config, normal, random_tokens
 from kernel_scope import FULL
 from mutants import Mutant
 
@@ -64,6 +66,13 @@ def large_values(kit: Kit) -> object:
     return gates.accuracy(call(kit, FOUR, [(37, 3)], tokens=tokens), config(kit, 2))
 
 
+def padding(kit: Kit) -> object:
+    of = call(kit, FOUR, [(20, 2)], poison=OTHER)
+    more = replace(of, query=torch.cat([of.query, of.query]))
+    assert not bool(attended(more, config(kit, 3))[2:].any()), "a row of no request is not zero"
+    return of
+
+
 def poison(kit: Kit) -> object:
     return gates.poison_is_never_read(kit, FOUR, [(37, 2), (5, 1)], [NAN, OTHER])
 
@@ -90,6 +99,7 @@ NAMED: list[tuple[Mutant, tuple[Gate, ...]]] = [
     (mutants.SINGLE_FP16_QUERY, (sharp,)),
     (mutants.WEIGHTS_LIFTED_TOO_FAR, (large_values,)),
     (mutants.NO_REST_OF_KEYS, (sharp_in_vllm_s_layout,)),
+    (mutants.PADDING_IS_MERGED, (padding,)),
     (mutants.MERGE_FORGETS_WEIGHTS, (accuracy,)),
     (mutants.SWAPPED_NIBBLE, (accuracy,)),
     (mutants.SWAPPED_THIRDS, (accuracy_of_three_bits,)),
