@@ -62,6 +62,10 @@ class EngineError(B70Error):
     """The engine stopped, stalled, or answered in a way that cannot be served."""
 
 
+class Unpatched(EngineError):
+    """A patch has not left what it leaves; what the patch is says more of that than the engine's log."""
+
+
 class CommandFailed(B70Error):
     """The command of a window did not end with 0; the engine is well."""
 

@@ -5,8 +5,6 @@
 Times keep their distances and begin at midnight of 1 January. Nothing else of a line is changed.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from datetime import datetime, timedelta

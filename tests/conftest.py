@@ -1,7 +1,5 @@
 """What every test stands on: no home, no network beyond loopback, no process that was not asked for."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import signal

@@ -1,7 +1,5 @@
 """Writes the table of known causes at the end of docs/diagnose.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from b70ctl.edge import places, yamlfile

@@ -1,7 +1,5 @@
 """A stand-in for the kernels' package: its programs do what a file beside them says, with no torch and no card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PROGRAM = """

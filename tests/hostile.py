@@ -1,7 +1,5 @@
 """Text that has broken somebody's quoting before."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 PIECES = (

@@ -1,7 +1,5 @@
 """Small, valid things for tests to bend: a profile, an image, a site, a deployment, a release."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from b70ctl.core.deployment import Deployment

@@ -1,7 +1,5 @@
 """What can have the place of a file and is none."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

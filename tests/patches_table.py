@@ -1,7 +1,5 @@
 """Writes the table of shipped patches at the end of docs/patches.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from textwrap import fill
 

@@ -1,7 +1,5 @@
 """Writes what is generated from the code: the profile schema and the profile reference. `make schema` runs it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -m tests.rewrite_golden`: the golden Compose files, written anew; read the diff before it is kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from b70ctl.core.release import release_id

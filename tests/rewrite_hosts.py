@@ -1,7 +1,5 @@
 """`python -m tests.rewrite_hosts`: the hand-made hosts, written anew; read the diff before it is kept."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

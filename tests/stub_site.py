@@ -1,10 +1,10 @@
 """A site whose daemon is a stub: an engine that serves, another that is wanted, and commands between them."""
 
-from __future__ import annotations
-
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,25 @@ from b70ctl.edge.recovering import recover
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.store import Store
 from b70ctl.edge.world import World
-from b70ctl.errors import EngineError
+from b70ctl.errors import EngineError, MachineError
 from tests.making import a_release, a_site, a_verdict
-from tests.stub_daemon import Killed, StubDaemon
+from tests.stub_daemon import Killed, StubDaemon, absence, refusal
 
 OLD, NEW = a_release(1, "old"), a_release(2, "new")
+FULL = partial(MachineError, "No space left on device")
+NONSENSE = partial(EngineError, "nonsense")
+FAULTS: dict[str, dict[str, Any]] = {
+    "refused": {"error": refusal},
+    "done and refused": {"error": refusal, "late": True},
+    "refused from then on": {"error": refusal, "lasting": True},
+    "away": {"error": absence},
+    "done and away": {"error": absence, "late": True},
+    "away from then on": {"error": absence, "lasting": True},
+    "surprised": {"error": partial(TypeError, "surprise")},
+    "no file": {"error": partial(OSError, errno.ENOENT, "No such file")},
+    "not sensible": {"error": NONSENSE},
+}
+"""How a call of the daemon's may fail: words for `StubDaemon.on`."""
 
 
 @dataclass

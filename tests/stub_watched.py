@@ -1,7 +1,5 @@
 """An engine that a watch looks at: it answers as a test says."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

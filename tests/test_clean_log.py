@@ -1,7 +1,5 @@
 """A real log lies here without when and where it was taken."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the documents tell people to type exists, what they link to is there, what they show as YAML is accepted."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator
@@ -154,7 +152,8 @@ def test_the_page_about_patches_lists_what_ships():
 def test_the_patches_of_the_page_are_patches():
     page = patches_table.PAGE.read_text()
     whole, overlays, scripts = (_as_mapping(block) for block in blocks(page, "yaml"))
-    assert Patch.model_validate(whole).edits
+    assert Patch.model_validate(whole).edits[0].old == "    return min(tokens, 2048)\n"
+    assert set(whole) | {"overlays", "scripts", "after"} == set(Patch.model_fields)
     rest = {key: value for key, value in whole.items() if key not in ("bases", "edits", "markers")}
     assert Patch.model_validate(rest | overlays).overlays
     assert Patch.model_validate(rest | scripts).scripts

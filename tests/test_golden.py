@@ -1,7 +1,5 @@
 """What the shipped profiles render to is on record, so that a change of it is seen by a person."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.rewrite_golden import GOLDEN, golden_file, render_all

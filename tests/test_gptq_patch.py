@@ -3,8 +3,6 @@
 Its own functions are run as they stand in patch.yaml; `make test-vllm-config` runs them inside vLLM.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What is built is what people get: from a checkout, a wheel and an sdist alike, and from any directory."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The rooms: core decides and touches nothing, edge touches and decides nothing, cli speaks; imports must show it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -190,6 +188,16 @@ LAWS = (reaching, impure, misplaced, speaking, prying, swept_up, knowing_outside
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_no_room_reaches_where_it_may_not(law):
     assert law(sources(PACKAGE)) == []
+
+
+LONGEST = 250
+
+
+@pytest.mark.parametrize("folder", ["b70ctl", "tests/rig"])
+def test_no_file_is_longer_than_can_be_read_at_once(folder):
+    lengths = {file: len(file.read_text().splitlines()) for file in (PACKAGE.parent / folder).rglob("*.py")}
+    assert lengths
+    assert {str(file): length for file, length in lengths.items() if length > LONGEST} == {}
 
 
 def test_every_room_has_files_to_look_at():

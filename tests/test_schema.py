@@ -1,7 +1,5 @@
 """The schema that editors read says what the program reads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -56,6 +54,7 @@ def test_what_the_program_refuses_an_editor_underlines(data: dict[str, Any]) -> 
         {"extends": "a", "+patches": ["b"]},
         {"engine": {"flags": {"x": None}}},
         {"speculative": None},
+        {"speculative": {"draft": {"overrides": {"a": {"b": 1}, "c.d": "x", "e": None}}}},
         {"engine": {"dtype": None, "enable_prefix_caching": None}, "boot": {"stall": None}},
         {"env": {"VLLM_X": None}, "resources": {"ulimits": {"memlock": None}}},
         {"model": {"+served_names": ["another"]}, "mounts": None},

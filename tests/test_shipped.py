@@ -1,7 +1,5 @@
 """Laws about what is shipped: profiles, patches, the catalog of images and the table of flags."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -16,7 +14,6 @@ from b70ctl.core.image import check_reference, is_moving, same_version, within
 from b70ctl.core.lint import FlagTable, lint
 from b70ctl.core.patch import Answer, by_version, patched, refuse_unless_meant_for
 from b70ctl.core.profile import Engine, Status
-from b70ctl.core.rules.surroundings import GATES
 from b70ctl.edge import places
 from b70ctl.edge.catalog import open_catalog
 from b70ctl.edge.plugin import described
@@ -271,10 +268,6 @@ def test_scripts_that_share_a_file_have_an_order():
         first, second = CATALOG.patch(one), CATALOG.patch(two)
         apart = not first.files & second.files
         assert apart or one in second.after or two in first.after or {one, two} & {*first.excludes, *second.excludes}
-
-
-def test_the_rule_about_gates_knows_every_variable_that_a_patch_comes_with():
-    assert {variable: name for name in PATCHES for variable in CATALOG.patch(name).env} == GATES
 
 
 @every_patch

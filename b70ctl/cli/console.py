@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
 
-from b70ctl.cli.terminal import bold, can_ask, can_rewrite, columns, in_minutes, is_terminal, wrapped
+from b70ctl.cli.terminal import bold, can_ask, can_rewrite, columns, in_minutes, is_terminal, labelled, laid_out, prose
 from b70ctl.core.losses import held_words, lost_words
 from b70ctl.core.plan import Plan, Verb
 from b70ctl.core.printable import printable
@@ -20,8 +20,6 @@ from b70ctl.core.progress import Booting, Emptying, Event, Lost, Note, Probed, S
 from b70ctl.errors import B70Error, MachineError, UsageError
 
 MARKS = {True: "ok", False: "FAILED", None: "unproven"}
-NARROW = 30
-"""Characters that a table's last column needs beside the others; where a terminal has fewer, it goes below them."""
 HEARTBEAT = 15.0
 """Seconds between two lines that say that a boot goes on, where no line can be rewritten."""
 
@@ -49,21 +47,11 @@ class Console:
         """A part of somebody else's text, as it comes; a terminal obeys none of it."""
         _write(sys.stdout, raw.decode("utf-8", errors="replace"), end="")
 
-    def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def rows(self, head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
         """A table: columns as wide as their longest value; on a terminal the last is wrapped, or goes below its row."""
-        *widths, last = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-        indent = sum(width + 2 for width in widths)
-        room = columns() - indent if is_terminal(sys.stdout) else last
-        below = room < min(last, NARROW)
-        if below:
-            indent, room = 4, columns() - 4
-        for number, row in enumerate([head, *rows]):
-            cells = "".join(cell.ljust(width + 2) for cell, width in zip(row, widths, strict=False))
-            first, *more = ["", *wrapped(row[-1], room)] if below and number else wrapped(row[-1], max(room, NARROW))
-            line = (cells + first).rstrip()
-            _write(sys.stdout, bold(line, sys.stdout) if number == 0 else line)
-            for rest in more:
-                _write(sys.stdout, " " * indent + rest)
+        lines = laid_out(head, rows, columns() if is_terminal(sys.stdout) else None)
+        for number, line in enumerate(lines):
+            _write(sys.stdout, bold(line, sys.stdout) if head and number == 0 else line)
 
     # -- talk -------------------------------------------------------------------------------------------------------
 
@@ -71,12 +59,12 @@ class Console:
         """A line of talk."""
         self._quiet()
         if not self.json:
-            _write(sys.stderr, text)
+            _write(sys.stderr, prose(text, sys.stderr))
 
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
         self._quiet()
-        _write(sys.stderr, f"{bold('warning:', sys.stderr)} {text}")
+        _write(sys.stderr, labelled("warning:", text, sys.stderr))
 
     def shout(self, text: str) -> None:
         """A line from inside a signal handler, which may have interrupted another line."""
@@ -90,9 +78,9 @@ class Console:
             failed = {"code": int(error.exit_code), "message": error.what, "hint": error.hint}
             self.data({"event": "error", "error": failed})
             return
-        _write(sys.stderr, f"{bold('error:', sys.stderr)} {error.what}")
+        _write(sys.stderr, labelled("error:", error.what, sys.stderr))
         if error.hint:
-            _write(sys.stderr, f"{bold('hint:', sys.stderr)} {error.hint}")
+            _write(sys.stderr, labelled("hint:", error.hint, sys.stderr))
 
     def require_answer(self, *, yes: bool) -> None:
         """Say at once, before any work, that nobody can be asked."""
@@ -111,11 +99,17 @@ class Console:
 
     # -- plans and progress -----------------------------------------------------------------------------------------
 
-    def plan(self, plan: Plan) -> None:
-        """What would be done, why, and the way back."""
+    def doubt(self, found: Sequence[B70Error]) -> None:
+        """What may turn out otherwise than meant, and stops nothing; a program is told with the plan."""
+        for each in () if self.json else found:
+            self.warn(f"{each.what}{f' ({each.hint})' if each.hint else ''}")
+
+    def plan(self, plan: Plan, warnings: Sequence[B70Error] = ()) -> None:
+        """What would be done, why, and the way back, after what it is warned of."""
         if self.json:
-            self.data({"event": "plan", "plan": plan.model_dump(mode="json")})
+            self.data({"event": "plan", "plan": plan.model_dump(mode="json"), "warnings": as_data(warnings)})
             return
+        self.doubt(warnings)
         for line in plan.lines():
             self.say(f"  {line}" if line else "")
 
@@ -229,14 +223,16 @@ def _mute(stream: TextIO) -> None:
         os.close(nowhere)
 
 
+def as_data(errors: Sequence[B70Error]) -> list[dict[str, str | None]]:
+    """Several errors for a program, none of which ends the command."""
+    return [{"message": error.what, "hint": error.hint} for error in errors]
+
+
 def _snake(name: str) -> str:
     return "".join(f"-{char.lower()}" if char.isupper() else char for char in name).lstrip("-")
 
 
 def _plain(event: Event) -> dict[str, Any]:
+    values = {name: getattr(event, name) for name in type(event).__dataclass_fields__}
     return {key: value.model_dump(mode="json") if hasattr(value, "model_dump") else value
-            for key, value in _fields(event).items()}  # fmt: skip
-
-
-def _fields(event: Event) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in type(event).__dataclass_fields__}
+            for key, value in values.items()}  # fmt: skip

@@ -59,8 +59,7 @@ def explain(store: Store, release: str) -> Explanation:
         # a diagnosis that cannot be made must not hide the failure that it was about
         return Explanation((f"no diagnosis: {error.what}",))
     more = f"  b70ctl diagnose {release}"
-    if found.faults and found.state is State.EXPLAINED:
-        first = found.faults[0]
+    if first := found.telling:
         shown = [f"  line {line.number}: {_cut(line.text)}" for line in first.lines[:1]]
         others = [f"  also: {', '.join(each.cause.id for each in found.faults[1:3])}"] if found.faults[1:] else []
         said = f"diagnosis: {first.cause.title} ({first.confidence}) [{first.cause.id}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from b70ctl.cli.here import Here
@@ -67,9 +68,12 @@ def _words(value: Any) -> str:
 
 
 def patch_targets(here: Here) -> list[str]:
-    """The files that any known patch touches."""
-    patches = [here.catalog.patch(name) for name in here.catalog.patches()]
-    return sorted({file for patch in patches for file in patch.judged})
+    """The files that any known patch touches; one that cannot be read touches none."""
+    found: set[str] = set()
+    for name in here.catalog.patches():
+        with suppress(B70Error):
+            found |= here.catalog.patch(name).judged
+    return sorted(found)
 
 
 def pin(here: Here, image: str) -> None:

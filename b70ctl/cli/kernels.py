@@ -99,7 +99,7 @@ def _in_the_way(here: Here, deployment: Deployment, observed: Observed) -> list[
 
     # no model is loaded and no port is published
     bare = deployment.model_copy(update={"mounts": (), "requires": ()})
-    seen = look(bare, None, here.workshop(docker=True).host, here.daemon, (), root=is_root())
+    seen = look(bare, here.workshop(docker=True).host, here.daemon, (), root=is_root())
     found = faults(bare, None, replace(seen, port_holder=None, holders=()))
     return [*found, *(card_is_held(holder, observed) for holder in seen.holders)]
 

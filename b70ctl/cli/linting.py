@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 from b70ctl.cli.here import Here
+from b70ctl.core.deployment import Order
 from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.lint import Finding, FlagTable, lint
 from b70ctl.core.patch import Patch
+from b70ctl.core.patchcheck import unknown_bases
+from b70ctl.core.patchset import orders, quarrels
 from b70ctl.core.plugin import Kernels
+from b70ctl.core.rules.case import Severity
 from b70ctl.edge.catalog import Written
+from b70ctl.edge.filling import unfit
+from b70ctl.edge.imagefacts import all_kept
 from b70ctl.edge.preparing import Wanted, Workshop
 from b70ctl.errors import B70Error, Refused
 
@@ -17,13 +26,18 @@ def findings(here: Here, workshop: Workshop, name: str, sets: tuple[str, ...]) -
     """Everything that the rules say of a profile, with what is known of its image; no card is needed for that."""
     written = here.catalog.profile(name, sets)
     patches, facts = workshop.patched(written)
-    return _judged(here, written, facts, patches, workshop.reach(written), workshop.kernels(written, facts))
+    found = _judged(here, written, facts, patches, workshop.reach(written), workshop.kernels(written, facts))
+    return (*_of_patches(here, workshop, facts, patches), *found)
 
 
 def errors_of(here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
-    """What the rules say cannot work; what is only doubtful is for `profiles lint`."""
+    """What the rules say cannot work."""
+    return _of("error", here, workshop, wanted)
+
+
+def _of(severity: Severity, here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
     found = _judged(here, wanted.written, wanted.facts, wanted.patches, workshop.reach(wanted.written), wanted.kernels)
-    return [finding for finding in found if finding.severity == "error"]
+    return [finding for finding in found if finding.severity == severity]
 
 
 def _judged(
@@ -31,15 +45,60 @@ def _judged(
 ) -> tuple[Finding, ...]:
     known = None if facts.source == "assumed" else facts
     found = lint(written.profile, facts=known, flags=FlagTable(here.catalog.flags()), draft=draft,
-                 kernels=kernels, patches=patches)  # fmt: skip
+                 kernels=kernels, patches=patches, gates=_gates(here) if written.profile.env else None)  # fmt: skip
     pinned = written.profile.image.ref in here.workshop(docker=False).lock.images
     return tuple(each for each in found if not (pinned and each.rule == "moving-image"))
 
 
+def _gates(here: Here) -> dict[str, list[str]]:
+    """Every variable that a patch comes with, and whose it is; a patch that cannot be read brings none."""
+    found: dict[str, list[str]] = {}
+    for name in here.catalog.patches():
+        with suppress(B70Error):
+            for variable in here.catalog.patch(name).env:
+                found.setdefault(variable, []).append(name)
+    return found
+
+
+def _of_patches(here: Here, workshop: Workshop, facts: ImageFacts, patches: dict[str, Patch]) -> list[Finding]:
+    """What a switch will refuse of a profile's patches: two that must not meet, another base than theirs, a file that
+    this site has not got, which may be still to come."""
+    wrong: list[B70Error] = [*quarrels(patches)]
+    needed: list[Order] = []
+    accepted, known = workshop.lock.accepted(), _asked(workshop, facts)
+    anywhere = facts.model_copy(update={"site_packages": facts.site_packages or "/"})
+    for name, patch in patches.items():
+        # a tag may have been moved: what is told holds for every image that had it
+        told = [unknown_bases(name, patch, each, accepted) for each in known]
+        wrong += told[0] if all(told) else []
+        try:
+            needed += orders([name], workshop.place, anywhere, patches)
+        except Refused as error:
+            wrong.append(error)
+    lacking = unfit(needed, patches) if here.root else []
+    found = [Finding("patch", "error", "patches", each.what, each.hint) for each in wrong]
+    return [*found, *(Finding("patch", "warning", "patches", each.what, each.hint) for each in lacking)]
+
+
+def _asked(workshop: Workshop, facts: ImageFacts) -> list[ImageFacts]:
+    """What images of that name said when they were asked; else what is known without."""
+    names = {facts.ref, facts.digest, facts.id} - {None}
+    return [each for each in all_kept(workshop.folder) if names & {each.ref, each.digest, each.id}] or [facts]
+
+
 def refusals(here: Here, wanted: Wanted) -> list[B70Error]:
     """What the rules say cannot work, as errors that stop a switch."""
-    errors = errors_of(here, here.workshop(docker=True), wanted)
-    return [Refused(f"{each.where}: {each.message} [{each.rule}]", hint=each.hint) for each in errors]
+    return _told(errors_of(here, here.workshop(docker=True), wanted))
+
+
+def doubts(here: Here, wanted: Wanted) -> list[B70Error]:
+    """What the rules warn of, once each: it stops nothing, and is told before anything is done."""
+    found = _told(_of("warning", here, here.workshop(docker=True), wanted))
+    return list({each.what: each for each in found}.values())
+
+
+def _told(findings: Sequence[Finding]) -> list[B70Error]:
+    return [Refused(f"{each.where}: {each.message} [{each.rule}]", hint=each.hint) for each in findings]
 
 
 def line(profile: str, finding: Finding) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from b70ctl.cli.here import Here
-from b70ctl.cli.past import boot_lines
+from b70ctl.cli.past import boot_lines, files_proof
 from b70ctl.core.history import before
 from b70ctl.core.journal import unfinished
 from b70ctl.core.release import Observed, Release, State
@@ -37,10 +37,9 @@ def _show(here: Here, found: dict[str, Any]) -> None:
         return
     if found.get("boot"):
         found["boot"] = "; ".join(boot_lines(here.store, here.store.release(found["serving"])))
-    rows = [(key, _said(value)) for key, value in found.items() if value not in (None, "", [], {})]
-    width = max(len(key) for key, _ in rows)
-    for key, value in rows:
-        here.console.text(f"{key.replace('_', ' '):<{width}}  {value}")
+    found.pop("files", None)  # a reader has it from the boot
+    rows = [[key.replace("_", " "), _said(value)] for key, value in found.items() if value not in (None, "", [], {})]
+    here.console.rows(None, rows)
 
 
 def _status(here: Here) -> tuple[dict[str, Any], bool]:
@@ -106,7 +105,25 @@ def _about(here: Here, release: Release) -> dict[str, Any]:
         "cards": list(deployment.cards),
         "proven": verdict.at if verdict and verdict.state == "proven" else None,
         "boot": verdict.boot if verdict else {},
+        "files": files_proof(verdict),
+        "warning": _unproven(here, release),
     }
+
+
+def _unproven(here: Here, release: Release) -> str | None:
+    """That the engine's kernels serve with a vLLM that they are not proven with, by the release's own table."""
+    from b70ctl.core.plugin import ACCEPT, spoken
+    from b70ctl.edge.plugin import in_release
+
+    told, vllm = release.deployment.kernels, release.deployment.vllm
+    if told is None or release.deployment.env.get(ACCEPT) != vllm:
+        return None
+    try:
+        if in_release(here.store.release_folder(release.id)).accepts(vllm, None):
+            return None
+    except B70Error:
+        pass  # a release that was damaged since is no proof either
+    return f"{spoken(told)} with vLLM {vllm}, with which nobody proved it: `{ACCEPT}` took it on"
 
 
 def _live(here: Here, release: Release | None) -> tuple[dict[str, Any], bool]:

@@ -108,8 +108,15 @@ def boot_lines(store: Store, release: Release) -> list[str]:
     other = newest_proven(release.profile, kept, {name: store.verdict(name) for name in kept}, before=release.number)
     earlier = store.verdict(other.id) if other else None
     changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
-    files = [str(each["detail"]) for each in verdict.findings if each["probe"] == FILES and each["passed"] is not False]
-    return [*_boot_line(boot), *files, *(f"since the last {release.profile}: {line}" for line in changed)]
+    files = files_proof(verdict)
+    told = [str(files["detail"])] if files and files["passed"] is not False else []
+    return [*_boot_line(boot), *told, *(f"since the last {release.profile}: {line}" for line in changed)]
+
+
+def files_proof(verdict: Verdict | None) -> dict[str, Any] | None:
+    """Whether what the patches changed is what Python imports, and in words; `passed` is None where none can know."""
+    found = next((each for each in verdict.findings if each["probe"] == FILES), None) if verdict else None
+    return {"passed": found["passed"], "detail": found["detail"]} if found else None
 
 
 def _boot_line(boot: BootFacts) -> list[str]:
@@ -118,6 +125,5 @@ def _boot_line(boot: BootFacts) -> list[str]:
         f"{boot.max_concurrency}x at {boot.concurrency_length or 0:,} tokens" if boot.max_concurrency else "",
         f"{boot.attention_backend} backend" if boot.attention_backend else "",
         f"weights {boot.weights_gib} GiB" if boot.weights_gib else "",
-        f"{boot.kernels} in {', '.join(boot.kernels_in) or 'its one process'}" if boot.kernels else "",
     ]
-    return [", ".join(fact for fact in told if fact)] if any(told) else []
+    return [line for line in (", ".join(fact for fact in told if fact), boot.kernels_told) if line]

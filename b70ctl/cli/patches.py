@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference, parsed_version
-from b70ctl.core.patch import Answer, Checked, Patch, by_version, edited, refuse_unless_meant_for
+from b70ctl.core.patch import Answer, Checked, Edit, Patch, by_version, edited, refuse_unless_meant_for
 from b70ctl.core.patchcheck import by_files, by_release, unread
-from b70ctl.errors import Refused, UsageError
+from b70ctl.core.strict import NAME
+from b70ctl.errors import B70Error, Refused, UsageError
 
 if TYPE_CHECKING:
     from b70ctl.edge.sitelock import SiteLock
@@ -20,24 +23,48 @@ NO_PATCH = (
     "is proven which files Python imports"
 )
 
+NEW_TEXT = """\
+# yaml-language-server: $schema=../../.b70ctl/patch.schema.json
+summary: {name}, and what it does in a line
+why: what breaks without it, with the message that people will search for
+versions: ">=0.19,<0.34"
+edits:
+  - file: vllm/some/module.py
+    old: the lines as they stand
+    new: the lines as they should be
+source: where it comes from
+"""
+
 
 def list_(here: Here) -> None:
     """Every patch, the vLLM versions that it is for, and why it is needed."""
     patches = _every(here)
     if here.console.json:
-        here.console.data({name: patch.model_dump(mode="json") for name, patch in patches.items()})
+        here.console.data({name: {"status": "broken", "summary": patch.what} if isinstance(patch, B70Error)
+                           else patch.model_dump(mode="json") for name, patch in patches.items()})  # fmt: skip
         return
-    own = here.root / "patches" if here.root else None
-    rows = [[name, patch.versions, "yours" if own and (own / name / "patch.yaml").is_file() else patch.status,
-             patch.summary] for name, patch in patches.items()]  # fmt: skip
-    here.console.rows(["NAME", "VLLM", "WHOSE", "SUMMARY"], rows)
+    here.console.rows(["NAME", "VLLM", "WHOSE", "SUMMARY"], [_row(here, *each) for each in patches.items()])
     here.console.say(NO_PATCH)
 
 
-def _every(here: Here) -> dict[str, Patch]:
+def _row(here: Here, name: str, patch: Patch | B70Error) -> list[str]:
+    own = here.root is not None and (here.root / "patches" / name / "patch.yaml").is_file()
+    if isinstance(patch, B70Error):
+        return [name, "broken", "yours" if own else "", patch.what]
+    return [name, patch.versions, "yours" if own else patch.status, patch.summary]
+
+
+def _every(here: Here) -> dict[str, Patch | B70Error]:
+    """Every patch by name, and of one that cannot be read the error."""
     for folder in here.catalog.misnamed_patches():
         here.console.warn(f"{folder} cannot be asked for: a patch's name is of a-z, 0-9, dot, dash and underscore")
-    return {name: here.catalog.patch(name) for name in here.catalog.patches()}
+    found: dict[str, Patch | B70Error] = {}
+    for name in here.catalog.patches():
+        try:
+            found[name] = here.catalog.patch(name)
+        except B70Error as error:
+            found[name] = error
+    return found
 
 
 def show(here: Here, name: str) -> None:
@@ -46,25 +73,35 @@ def show(here: Here, name: str) -> None:
     if here.console.json:
         here.console.data(patch.model_dump(mode="json"))
         return
-    here.console.text("\n".join([f"{name}: {patch.summary}", "", patch.why, "", *_facts(patch)]))
+    here.console.rows(None, [[f"{name}: {patch.summary}"], [""], [patch.why], [""]])
+    here.console.rows(None, _facts(patch))
+    for edit in patch.edits:
+        here.console.text("\n".join(["", f"in {edit.file}:", *_difference(edit)]))
 
 
-def _facts(patch: Patch) -> list[str]:
+def _difference(edit: Edit) -> list[str]:
+    """An edit line by line: what goes with a minus, what comes with a plus, what stays with neither."""
+    old, new = edit.old.splitlines(), edit.new.splitlines()
+    # the three lines before are names that it has not got, and a place that only the image's file knows
+    return list(unified_diff(old, new, lineterm="", n=len(old)))[3:]
+
+
+def _facts(patch: Patch) -> list[list[str]]:
     spans = [(word, span) for word in ("needless", "harmful") for span in getattr(patch, word)]
     told = [
         ("vLLM", patch.versions),
         *((word, f"{_span(span)}: {span.reason}") for word, span in spans),
         *(("base", f"{digest}  {version}") for digest, version in patch.bases.items()),
         *(("changes", file) for file in sorted(patch.files)),
-        *(("script", f"{script.file}, from {script.where}") for script in patch.scripts),
-        *(("overlay", f"{overlay.source} over {overlay.file}") for overlay in patch.overlays),
+        *(("script", f"{each.file}, sha256 {each.sha256 or 'of any'}, from {each.where}") for each in patch.scripts),
+        *(("overlay", f"{each.source} over {each.file}, made from sha256 {each.base}") for each in patch.overlays),
         *(("leaves", f"`{marker.text}` in {marker.file}") for marker in patch.markers),
         *(("excludes", f"{other}: {reason}") for other, reason in patch.excludes.items()),
         *(("after", other) for other in patch.after),
         *(("sets", f"{variable}={value}") for variable, value in patch.env.items()),
         ("source", f"{patch.source} ({patch.status})"),
     ]
-    return [f"{label:<9} {text}" for label, text in told]
+    return [list(each) for each in told]
 
 
 def _span(span: Any) -> str:
@@ -76,22 +113,26 @@ def check(here: Here, image: str | None, vllm: str | None) -> None:
     """What every patch is to an image or to a version: applies, needless, harmful, or unknown; with the reason."""
     if (image is None) == (vllm is None):
         raise UsageError("give either an image or a version", hint="b70ctl patches check --image REF, or --vllm 0.30.0")
-    patches = _every(here)
     if vllm is not None:
         parsed_version(vllm)
-        answers = {name: by_release(patch, vllm) for name, patch in patches.items()}
-    else:
-        facts = _probed(here, str(image))
-        vllm = facts.vllm
-        answers = {name: _by_image(here, name, patch, facts) for name, patch in patches.items()}
-    answers = {name: _as_it_lies_here(here, name, patches[name], found) for name, found in answers.items()}
+    facts = _probed(here, image) if image is not None else None
+    answers = {name: _answer(here, name, patch, facts or str(vllm)) for name, patch in _every(here).items()}
+    vllm = facts.vllm if facts else vllm
     if here.console.json:
         told = {name: {"answer": found.answer, "reason": found.reason} for name, found in answers.items()}
         here.console.data({"image": image, "vllm": vllm, "patches": told})
         return
     rows = [[name, found.answer, found.reason] for name, found in answers.items()]
-    here.console.say(f"what every patch is to vLLM {vllm}{f', as {image} has it' if image else ''}:")
+    here.console.say(f"for vLLM {vllm}{f', as {image} has it' if image else ''}:")
     here.console.rows(["NAME", "ANSWER", "REASON"], rows)
+
+
+def _answer(here: Here, name: str, patch: Patch | B70Error, of: ImageFacts | str) -> Checked:
+    """What a patch is to an image or to a version."""
+    if isinstance(patch, B70Error):
+        return Checked(Answer.UNKNOWN, patch.what)
+    found = by_release(patch, of) if isinstance(of, str) else _by_image(here, name, patch, of)
+    return _as_it_lies_here(here, name, patch, found)
 
 
 def _probed(here: Here, image: str) -> ImageFacts:
@@ -116,6 +157,20 @@ def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Che
         return found
     get = "; ".join(f"{folder}/{script.file} is not here: get it from {script.where}" for script in lacking)
     return Checked(found.answer, f"{get}; {found.reason}")
+
+
+def new(here: Here, name: str) -> None:
+    """Start a patch of your own at this site, with the schema for editors where it says."""
+    from b70ctl.edge.files import replace
+
+    if not NAME.fullmatch(name):
+        raise UsageError(f"`{name}` cannot be a patch's name", hint="lower-case letters, digits, dot, dash, underscore")
+    file = here.site_root / "patches" / name / "patch.yaml"
+    if file.exists():
+        raise Refused(f"{file} exists already", hint=f"b70ctl patches show {name}")
+    replace(here.site_root / ".b70ctl" / "patch.schema.json", json.dumps(Patch.model_json_schema(), indent=2))
+    replace(file, NEW_TEXT.format(name=name))
+    here.console.say(f"{file} is ready to be filled in; b70ctl patches check --image REF says whether it applies")
 
 
 def _lock(here: Here) -> SiteLock:

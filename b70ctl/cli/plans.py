@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from b70ctl.cli.console import as_data
 from b70ctl.cli.here import Here
 from b70ctl.core.journal import recovery
 from b70ctl.core.plan import Plan
@@ -24,14 +25,19 @@ def expected(here: Here) -> Observed:
     return found
 
 
-def show(here: Here, found: Plan, in_the_way: Sequence[B70Error] = ()) -> None:
-    """A plan that was asked for, as data or as text, with what stands in its way."""
+def show(
+    here: Here, found: Plan, in_the_way: Sequence[B70Error] = (), warnings: Sequence[B70Error] = ()
+) -> None:  # fmt: skip
+    """A plan that was asked for, as data or as text, with what stands in its way and what it is warned of."""
     if cut := here.unfinished():
         here.console.warn(f"{cut}; that comes first, and the plan is the one from there")
     if here.console.json:
-        faults = [{"message": error.what, "hint": error.hint} for error in in_the_way]
-        here.console.data(found.model_dump(mode="json") | {"faults": faults})
+        told = {"faults": as_data(in_the_way), "warnings": as_data(warnings)}
+        here.console.data(found.model_dump(mode="json") | told)
         return
+    here.console.doubt(warnings)
+    if in_the_way:
+        here.console.text(f"refused as it stands, see below; without that, `{found.command}` would do this:\n")
     if found.steps:
         here.console.text("\n".join(found.lines()))
     else:

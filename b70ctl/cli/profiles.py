@@ -58,7 +58,8 @@ def show(here: Here, profile: str, sets: tuple[str, ...]) -> None:
         here.console.data({"name": written.name, "origin": written.origin, "lineage": written.lineage,
                            "profile": written.profile.model_dump(mode="json", exclude_none=True)})  # fmt: skip
         return
-    here.console.text(f"# {written.name} ({written.origin}), from {' <- '.join(reversed(written.lineage))}")
+    parents = f", from {' <- '.join(reversed(written.lineage[:-1]))}" if written.lineage[1:] else ""
+    here.console.text(f"# {written.name} ({written.origin}){parents}")
     here.console.text(dump(written.raw))
 
 

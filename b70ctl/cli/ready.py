@@ -27,7 +27,7 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
 
     companion_files(here.catalog.site, here.site_root)
     host = here.workshop(docker=True).host
-    seen = look(wanted.deployment, wanted.facts, host, here.daemon, leaving(observed, incumbent) | here.going,
+    seen = look(wanted.deployment, host, here.daemon, leaving(observed, incumbent) | here.going,
                 root=is_root(),
                 store=here.store.folder)  # fmt: skip
     found = faults(wanted.deployment, wanted.written.profile, seen)
@@ -53,7 +53,7 @@ def foreseen(here: Here, wanted: Wanted) -> list[B70Error]:
     accepted = here.workshop(docker=True).lock.accepted()
     patches = wanted.patches.items()
     bases = [error for name, patch in patches for error in unknown_bases(name, patch, wanted.facts, accepted)]
-    return [*bases, *unfit(wanted.deployment, wanted.patches)]
+    return [*bases, *unfit(wanted.deployment.files, wanted.patches)]
 
 
 def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:
@@ -110,7 +110,8 @@ def companions_fit(change: Change) -> None:
 
 
 def can_return(change: Change, target: Release, incumbent: Release | None, observed: Observed) -> None:
-    """Raise unless a kept release can start again: its card may be another site's by now, and its image gone."""
+    """Raise unless a kept release can start again: its card may be another site's by now, its image or a file gone."""
+    from b70ctl.edge.filling import damage
     from b70ctl.edge.preflight import look
 
     here = change.here
@@ -124,11 +125,13 @@ def can_return(change: Change, target: Release, incumbent: Release | None, obser
                           hint="docker ps --all")  # fmt: skip
         # what it mounts is its own affair, and need not be a path of this host
         deployment = deployment.model_copy(update={"mounts": (), "devices": ()})
+    elif damaged := damage(target, here.store.release_folder(target.id)):
+        raise refusal([*damaged])
     elif observed.of(target.id) is None:
         _can_be_made(here, target, change.world.compose())
     host = here.workshop(docker=True).host
     stops = observed.runs(target.id) or (incumbent is not None and observed.runs(incumbent.id))
-    seen = look(deployment, None, host, here.daemon, leaving(observed, incumbent, target), root=is_root(),
+    seen = look(deployment, host, here.daemon, leaving(observed, incumbent, target), root=is_root(),
                 store=here.store.folder if stops else None)  # fmt: skip
     if found := [*namesake(here, observed), *faults(deployment, None, seen)]:
         raise refusal(found)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import typer
 
 from b70ctl.cli.here import Change, Here
+from b70ctl.cli.linting import doubts
 from b70ctl.cli.plans import expected, show
 from b70ctl.cli.ready import can_become, can_return, companions_fit, foreseen, obstacles, prepare
 from b70ctl.core import standing
-from b70ctl.core.deployment import changes
+from b70ctl.core.changes import changes
 from b70ctl.core.history import before, meant
 from b70ctl.core.plan import Plan, plan_switch
 from b70ctl.core.release import Observed, Release, release_id
@@ -64,7 +65,7 @@ def _replace(change: Change, wanted: Wanted, adopt: str | None, *, yes: bool) ->
     companions_fit(change)
     release = prepare(change, wanted, number)
     plan = _switch_plan(here, release.id, wanted, incumbent, observed, adopt=world.adopted is not None)
-    here.console.plan(plan)
+    here.console.plan(plan, doubts(here, wanted))
     if not here.console.confirm(f"switch to {wanted.deployment.profile}?", yes=yes):
         raise Refused("not confirmed; nothing was touched")
     change.carry_out(plan)
@@ -183,17 +184,17 @@ def _rollback_plan(here: Here, name: str | None, observed: Observed) -> Plan:
 
 def plan(here: Here, wish: Wish, *, exit_code: bool) -> None:
     """Show what a switch to PROFILE would change, step by step, with reasons and the way back; touch nothing."""
-    found, in_the_way = _plan(here, wish)
-    show(here, found, in_the_way)
+    found, in_the_way, warnings = _plan(here, wish)
+    show(here, found, in_the_way, warnings)
     if in_the_way:
         raise typer.Exit(int(in_the_way[0].exit_code))
     if exit_code and found.steps:
         raise typer.Exit(int(Exit.DIFFERENT))
 
 
-def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
-    """The plan from what can be read, and what stands in its way; an image that was never asked is taken from the
-    catalog."""
+def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error], list[B70Error]]:
+    """The plan from what can be read, what stands in its way, and what it is warned of; an image that was never asked
+    is taken from the catalog."""
     wanted = _wanted(here, wish, probe=False)
     observed = expected(here)
     kept = here.store.releases()
@@ -202,7 +203,8 @@ def _plan(here: Here, wish: Wish) -> tuple[Plan, list[B70Error]]:
     adopted = to_adopt(here, observed, wish.adopt, number, "plan")
     incumbent = adopted or incumbent
     if incumbent and _same(here, incumbent, wanted, observed):
-        return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id), []
+        return Plan(command="switch", wanted=incumbent.id, incumbent=incumbent.id), [], []
     name = release_id(number + (1 if adopted else 0), wish.profile, wanted.deployment.digest)
     found = _switch_plan(here, name, wanted, incumbent, observed, adopt=adopted is not None)
-    return found, [*obstacles(here, wanted, incumbent, observed), *foreseen(here, wanted)]
+    in_the_way = [*obstacles(here, wanted, incumbent, observed), *foreseen(here, wanted)]
+    return found, in_the_way, doubts(here, wanted)

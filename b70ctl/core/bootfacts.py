@@ -43,6 +43,11 @@ class BootFacts:
     notices: tuple[str, ...] = ()
     first_error: str | None = None
 
+    @property
+    def kernels_told(self) -> str:
+        """Which kernels of ours are in use, and where; empty where none are."""
+        return f"{self.kernels} in {', '.join(self.kernels_in) or 'its one process'}" if self.kernels else ""
+
     def to_dict(self) -> dict[str, Any]:
         """These facts as JSON can hold them, without the ones not stated."""
         kept = {name: value for name, value in asdict(self).items() if value not in (None, ())}

@@ -12,6 +12,7 @@ from b70ctl.core.serving import CACHE
 from b70ctl.errors import UsageError
 
 SERVICE = "engine"
+COMPOSE_FILE = "compose.yaml"
 SECRETS_FILE = "secrets.env"
 OLDEST_COMPOSE = (2, 30)
 """The first Compose that reads an env file with `format: raw`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +13,8 @@ from b70ctl.core.profile import Boot, ProbeSettings
 CONTAINER_PORT = 8000
 STOP_MARGIN = 15
 """Seconds that Docker waits beyond vLLM's own grace before it kills."""
+BY_HAND = "none"
+"""The template of a deployment that describes a container which was made by hand."""
 
 
 class Value(BaseModel):
@@ -152,97 +153,9 @@ class Deployment(Value):
         return self.shutdown_timeout + STOP_MARGIN
 
 
-SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
-SHOWN = {
-    "image_ref": "image",
-    "image": "image identity",
-    "vllm": "vLLM",
-    "argv": "command",
-    "env": "environment",
-    "secrets": "secrets",
-    "patches": "patches",
-    "kernels": "kernels",
-    "contents": "carried",
-    "mounts": "mounts",
-    "address": "address",
-    "cards": "cards",
-    "devices": "devices",
-    "groups": "groups",
-    "shm_size": "shared memory",
-    "ipc": "ipc",
-    "ulimits": "limits",
-    "cap_add": "capabilities",
-    "entrypoint": "entrypoint",
-    "probes": "probes",
-    "boot": "boot limits",
-}
-AT_FIRST = {"image_ref": "image", "vllm": "vLLM", "served_names": "models", "cards": "cards"}
-"""What is told of the first deployment, which is different in everything."""
-BY_HAND = "none"
-"""The template of a deployment that describes a container which was made by hand."""
-HIDDEN = {"vllm", "env", "secrets", "patches", "kernels", "contents", "cards", "groups", "probes", "boot"}
-"""What is not known of such a container, so that it is no difference."""
-
-
 class Change(Value):
     """One difference between what runs and what is wanted."""
 
     what: str
     before: str | None = None
     after: str | None = None
-
-
-def changes(before: Deployment | None, after: Deployment) -> tuple[Change, ...]:
-    """What is different, in the order that a reader asks for it; where nothing was before, what there will be."""
-    if before is None:
-        first = [Change(what=label, after=_text(value)) for field, label in AT_FIRST.items()
-                 if (value := getattr(after, field))]  # fmt: skip
-        return (*first, Change(what="address", after=f"{after.address.url}/v1"))
-    hidden = HIDDEN if BY_HAND in (before.template, after.template) else set()
-    found: list[Change] = []
-    for field, label in SHOWN.items():
-        old, new = getattr(before, field), getattr(after, field)
-        if old == new or field in hidden or (field == "mounts" and set(old) == set(new)):
-            continue
-        if field == "argv":
-            found += _pairs("command", _flags(old), _flags(new))
-        elif isinstance(old, dict):
-            found += _pairs(label, old, new)
-        else:
-            found.append(Change(what=label, before=_text(old), after=_text(new)))
-    return tuple(found)
-
-
-def _pairs(label: str, old: dict[str, str], new: dict[str, str]) -> list[Change]:
-    names = [*old, *(name for name in new if name not in old)]
-    return [
-        Change(what=f"{label} {name}", before=_text(old.get(name)), after=_text(new.get(name)))
-        for name in names
-        if old.get(name) != new.get(name)
-    ]
-
-
-def _flags(argv: tuple[str, ...]) -> dict[str, str]:
-    """argv as flag → values, the words before the first flag under their own name."""
-    flags: dict[str, str] = {}
-    name = "program"
-    for word in argv:
-        if word.startswith("--"):
-            name, _, value = word.partition("=")
-            flags[name] = value or "set"
-        else:
-            before = flags.get(name, "").removeprefix("set")
-            flags[name] = f"{before} {word}".strip()
-    return flags
-
-
-def _text(value: object) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, Mount):
-        return f"{value.source}:{value.target}{':ro' if value.read_only else ''}"
-    if isinstance(value, BaseModel):
-        return ", ".join(f"{key}={item}" for key, item in value.model_dump(exclude_defaults=True).items()) or "defaults"
-    if isinstance(value, tuple):
-        return " ".join(":".join(item) if isinstance(item, tuple) else str(_text(item)) for item in value) or "none"
-    return SHA256.sub(lambda found: found[0][:19] + "…", str(value)).replace("\n", "; ")

@@ -66,6 +66,13 @@ class Diagnosis:
         return tuple(finding for finding in self.findings if finding.cause.kind == "fault")
 
     @property
+    def telling(self) -> Finding | None:
+        """What is said first of a failure: its fault, else a warning that is about the very line of its first error."""
+        if self.state is State.EXPLAINED and self.faults:
+            return self.faults[0]
+        return next((each for each in self.findings if self.first_error and self.first_error in each.lines), None)
+
+    @property
     def unexplained(self) -> Line | None:
         """The first error, where it stands so far from every fault that was found that it is another."""
         first = self.first_error

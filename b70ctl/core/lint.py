@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from b70ctl.core.draft import Reach
@@ -40,15 +40,18 @@ class Finding:
 def lint(
     profile: Profile, *, facts: ImageFacts | None, flags: FlagTable, draft: Reach | None = None,
     kernels: Kernels | None = None, patches: Mapping[str, Patch] | None = None,
+    gates: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Finding, ...]:  # fmt: skip
     """Everything that the rules find, the worst first.
 
     Without `facts` the profile's own `image.vllm` is believed. `draft` is what the draft's config.json says of its
     positions, where it is at hand, and `kernels` what the release would carry. What a variable of one of the `patches`
-    does is judged as if the profile had it; UsageError where the two say different things of one.
+    does is judged as if the profile had it; UsageError where the two say different things of one. `gates` are the
+    variables of every patch that there is, and whose they are.
     """
     given = {name: patches[name] for name in profile.patches if name in patches} if patches else {}
-    case = Case(profile, facts, flags, draft or Reach(), kernels, variables(list(given), given, profile.env))
+    case = Case(profile, facts, flags, draft or Reach(), kernels, variables(list(given), given, profile.env),
+                gates or {})  # fmt: skip
     found = (_finding(rule, remark, given) for rule in RULES for remark in rule.check(case))
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
 

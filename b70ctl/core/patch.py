@@ -220,7 +220,8 @@ def edited(name: str, patch: Patch, file: str, base: str) -> tuple[str, list[int
         if len(lines) != 1:
             where = f", at lines {' and '.join(map(str, lines))}" if lines else ""
             raise Refused(
-                f"patch `{name}` does not apply: its anchor stands in {file} {len(lines)} times{where}, not once"
+                f"patch `{name}` does not apply: its anchor stands in {file} {len(lines)} times{where}, not once",
+                hint=f"b70ctl patches show {name}, for the lines that it looks for",
             )
         text, places = text.replace(edit.old, edit.new), [*places, *lines]
     return text, places

@@ -52,9 +52,10 @@ def _by_file(
     if digest == "absent":
         return Checked(Answer.UNKNOWN, f"the image has no {file}")
     for overlay in (overlay for overlay in patch.overlays if overlay.file == file):
-        same = overlay.base == digest
-        said = "is the file that it was made from" if same else "is another than the one that it was made from"
-        return Checked(Answer.APPLIES if same else Answer.UNKNOWN, f"the image's {short} {said}")
+        if overlay.base == digest:
+            return Checked(Answer.APPLIES, f"the image's {short} is the file that it was made from")
+        what = f"the image's {short} is another than the one that it was made from; made anew, its base is {digest}"
+        return Checked(Answer.UNKNOWN, what)
     if text is None:
         return Checked(Answer.UNKNOWN, f"{short} cannot be read in the image (sha256 {digest[:12]}…)")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from b70ctl.core import serving
 from b70ctl.core.deployment import Changed, Order
@@ -22,7 +23,8 @@ def orders(names: Sequence[str], place: Place, facts: ImageFacts, patches: Mappi
     if taken := sorted(TAKEN.intersection(names)):
         raise Refused(f"patch `{taken[0]}` has the name of what b70ctl itself puts into a release",
                       hint=f"mv patches/{taken[0]} patches/my-{taken[0]}, and so in the profile")  # fmt: skip
-    _refuse_together({name: patches[name] for name in names})
+    for quarrel in quarrels({name: patches[name] for name in names}):
+        raise quarrel
     found: list[Order] = []
     for name in names:
         patch, folder = patches[name], f"patches/{name}"
@@ -85,21 +87,22 @@ def variables(names: Sequence[str], patches: Mapping[str, Patch], given: Mapping
     return found
 
 
-def _refuse_together(patches: Mapping[str, Patch]) -> None:
-    names = list(patches)
-    for at, name in enumerate(names):
-        for other in names[:at]:
-            _refuse_pair(other, patches[other], name, patches[name])
+def quarrels(patches: Mapping[str, Patch]) -> list[Refused]:
+    """Every pair of patches, in their order, that must not meet."""
+    pairs = combinations(patches.items(), 2)
+    found = [_quarrel(first, one, second, two) for (first, one), (second, two) in pairs]
+    return [quarrel for quarrel in found if quarrel]
 
 
-def _refuse_pair(first: str, one: Patch, second: str, two: Patch) -> None:
+def _quarrel(first: str, one: Patch, second: str, two: Patch) -> Refused | None:
     if reason := one.excludes.get(second) or two.excludes.get(first):
-        raise Refused(f"patches `{first}` and `{second}` exclude each other: {reason}",
-                      hint=f"remove `{first}` or `{second}` from the profile's patches")  # fmt: skip
+        return Refused(f"patches `{first}` and `{second}` exclude each other: {reason}",
+                       hint=f"remove `{first}` or `{second}` from the profile's patches")  # fmt: skip
     scripts = bool(one.scripts and two.scripts)
     if scripts and second in one.after:
-        raise Refused(f"patch `{first}` edits a file of `{second}` once more, and comes after it",
-                      hint=f"in the profile's patches: {second}, {first}")  # fmt: skip
+        return Refused(f"patch `{first}` edits a file of `{second}` once more, and comes after it",
+                       hint=f"in the profile's patches: {second}, {first}")  # fmt: skip
     if not (scripts and first in two.after) and (both := sorted(one.files & two.files)):
-        raise Refused(f"patches `{first}` and `{second}` both change {both[0]}",
-                      hint="one patch.yaml may hold both changes, as edits or as scripts in order")  # fmt: skip
+        return Refused(f"patches `{first}` and `{second}` both change {both[0]}",
+                       hint="one patch.yaml may hold both changes, as edits or as scripts in order")  # fmt: skip
+    return None

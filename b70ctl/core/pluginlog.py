@@ -72,7 +72,8 @@ class PluginLog:
 
     def fault(self, wanted: str) -> str | None:
         """Why the kernels `wanted`, package and version, are not in use in every process; None where they are."""
-        for pid, said in self._said.items():
+        # what fails in one process often fails in each: one that has a name says more
+        for pid, said in sorted(self._said.items(), key=lambda each: each[0] not in self._names):
             if wrong := _wrong(said, wanted):
                 return f"{self._names.get(pid) or 'a process without a name'} {wrong}"
         if silent := [name for pid, name in self._loading().items() if pid not in self._said]:

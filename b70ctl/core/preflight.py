@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from b70ctl.core.deployment import Deployment
-from b70ctl.core.image import ImageFacts, same_version
 from b70ctl.core.profile import Profile
 from b70ctl.core.serving import MODELS
 from b70ctl.errors import B70Error, MachineError, Refused
@@ -44,8 +43,6 @@ class Seen:
     """What was found on the box, with the engine that is to be replaced left out of it."""
 
     image_present: bool
-    facts: ImageFacts | None = None
-    """None for a release that was proven with its image before."""
     port_holder: str | None = None
     port_container: str | None = None
     missing: tuple[str, ...] = ()
@@ -64,13 +61,6 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
     if not seen.image_present:
         where = wheres.get(deployment.image_ref, f"docker pull {deployment.image_ref}")
         found.append(Refused(f"Docker does not have the image {deployment.image_ref}", hint=where))
-    elif profile and seen.facts and not same_version(profile.image.vllm, seen.facts.vllm):
-        found.append(
-            Refused(
-                f"the profile is for vLLM {profile.image.vllm}, the image {deployment.image_ref} has {seen.facts.vllm}",
-                hint=f"--set image.vllm={seen.facts.vllm}, if you know that the profile fits it",
-            )
-        )
     found += [_absent(path, deployment, wheres) for path in seen.missing]
     found += [_lost(link, target, deployment) for link, target in seen.lost]
     if seen.port_holder:

@@ -10,13 +10,13 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from b70ctl.core.sizes import in_reason, mountable
 from b70ctl.core.strict import (
     AbsolutePath,
+    Dotted,
     EnvName,
     EnvValue,
     FlagName,
     FlagValue,
     Name,
     PathText,
-    Scalar,
     Seconds,
     Strict,
     Text,
@@ -127,9 +127,9 @@ class Draft(Strict):
     """A Hugging Face id; used from the site's `hf_cache`."""
     revision: PathText | None = None
     """The commit of the hub repository, or a branch or tag that the cache knows; left out it is `main`."""
-    overrides: dict[Text, Scalar] = Field(default_factory=dict)
-    """Keys of the draft's config.json to change, `a.b` for a nested one; the user's file stays as it is, a changed
-    copy is mounted over it."""
+    overrides: Dotted = Field(default_factory=dict)
+    """Keys of the draft's config.json to change, `a.b` or `a: {b: …}` for a nested one; the user's file stays as it is,
+    a changed copy is mounted over it."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Draft:

@@ -26,6 +26,8 @@ class Release(Value):
     """adopted: the id of the container."""
     policy: str | None = None
     """adopted: the restart policy that it came with."""
+    contents: dict[str, str] = {}
+    """sha256 of its files when it was written, by their path in it; none is known of one that is older than this."""
     dark: bool = False
     """Made for a window: it never serves clients, and nothing goes back to it."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from b70ctl.core.sizes import nameable
 
@@ -19,8 +20,36 @@ FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 PathText = Annotated[Text, AfterValidator(nameable)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00]*$"), AfterValidator(nameable)]
 Scalar = bool | int | float | str
-FlagValue = Scalar | list[Scalar] | dict[str, "Scalar | list[Scalar] | dict[str, Scalar]"] | None
+FlagValue = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar] | dict[str, Scalar]] | None
 Seconds = Annotated[int, Field(ge=1, le=7200)]
+
+
+def dotted(given: object) -> object:
+    """A nested mapping with its leaves under dotted keys; a key that is given in both forms is refused."""
+    if not isinstance(given, Mapping):
+        return given
+    found: dict[object, object] = {}
+    for key, value in _leaves(given, ""):
+        if key in found:
+            # which of the two was meant is not known any more: parents and `--set` merge either form by itself
+            raise ValueError(f"`{key}` is given twice, dotted and nested: write it in one of the two forms")
+        found[key] = value
+    return found
+
+
+def _leaves(given: Mapping[Any, Any], before: str) -> Iterator[tuple[object, object]]:
+    for key, value in given.items():
+        name = f"{before}{key}" if isinstance(key, str) else key
+        if isinstance(value, Mapping) and value and isinstance(key, str):
+            yield from _leaves(value, f"{name}.")
+        else:
+            yield name, value
+
+
+Dotted = Annotated[
+    dict[Text, Scalar], BeforeValidator(dotted, json_schema_input_type=dict[Text, Scalar | dict[str, Any]])
+]
+"""Scalars by their dotted path; whoever writes them may nest mappings."""
 
 
 class Strict(BaseModel):

@@ -15,7 +15,7 @@ from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
 from b70ctl.edge.wayback import losses, tolerant, walk_back, why_of
 from b70ctl.edge.world import World
-from b70ctl.errors import B70Error, Interrupted, RolledBack
+from b70ctl.errors import B70Error, Interrupted, RolledBack, Unpatched
 
 
 def execute(plan: Plan, world: World, interrupts: Interrupts, by: str) -> list[str]:
@@ -134,7 +134,8 @@ def _fail(
         error.what = f"{error.what}; {plan.incumbent} serves again, proven"
         return
     if restored:
-        hint = f"b70ctl logs {failed}" if failed in world.store.releases() else getattr(error, "hint", None)
+        told_by_log = failed in world.store.releases() and not isinstance(error, Unpatched)
+        hint = f"b70ctl logs {failed}" if told_by_log else getattr(error, "hint", None)
         raise RolledBack(f"{why}; {plan.incumbent} serves again, proven", hint=hint) from error
     if isinstance(error, B70Error):
         if plan.incumbent and not restored:

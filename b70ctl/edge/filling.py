@@ -7,11 +7,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from b70ctl.core.compose import SECRETS_FILE
+from b70ctl.core.compose import COMPOSE_FILE, SECRETS_FILE
 from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
 from b70ctl.core.patchcheck import other_base
@@ -69,10 +69,10 @@ def _refuse_one_place(before: Mapping[str, bytes], more: Mapping[str, bytes]) ->
                           hint="give the patch, or the mounted file, another name")  # fmt: skip
 
 
-def unfit(deployment: Deployment, patches: Mapping[str, Patch]) -> list[B70Error]:
+def unfit(orders: Iterable[Order], patches: Mapping[str, Patch]) -> list[B70Error]:
     """What of this host's own files cannot be copied into a release: not there, or not what a patch names."""
     found: list[B70Error] = []
-    for order in deployment.files:
+    for order in orders:
         try:
             if order.kind == "tree":
                 _tree(order)
@@ -181,9 +181,32 @@ def fill(folder: Path, files: Mapping[str, bytes], text: str, secrets: Mapping[s
         path.chmod(0o755 if content[:2] == b"#!" else 0o644)
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    replace(folder / "compose.yaml", text)
+    replace(folder / COMPOSE_FILE, text)
     if secrets:
         replace(folder / SECRETS_FILE, "".join(f"{name}={value}\n" for name, value in secrets.items()), mode=0o600)
+
+
+def hashes(files: Mapping[str, bytes], text: str) -> dict[str, str]:
+    """What a release is known by later: sha256 of each file, the Compose text among them, secrets not."""
+    whole = dict(files) | {COMPOSE_FILE: text.encode()}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(whole.items())}
+
+
+def damage(release: Release, folder: Path) -> list[Refused]:
+    """Files of a release that are gone or not what was written, so that another engine would start than was proven."""
+    found: list[Refused] = []
+    for name, wanted in release.contents.items():
+        try:
+            digest = hashlib.sha256(read_carried(folder / name)).hexdigest()
+        except OSError as error:
+            what = f"{folder / name} of release {release.id} cannot be read: {_why(error)}"
+        else:
+            if digest == wanted:
+                continue
+            what = (f"{folder / name} was changed since release {release.id} was written: sha256 {digest[:12]}…, "
+                    f"not {wanted[:12]}…")  # fmt: skip
+        found.append(Refused(what, hint=f"b70ctl switch {release.profile}, which writes a new release"))
+    return found
 
 
 def _refuse_outside(name: str) -> None:

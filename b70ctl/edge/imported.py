@@ -14,7 +14,7 @@ from b70ctl.core.progress import Probed
 from b70ctl.core.release import Release
 from b70ctl.edge.files import read_bytes
 from b70ctl.edge.world import World
-from b70ctl.errors import EngineError
+from b70ctl.errors import EngineError, Unpatched
 
 # runs in the container, in any python from 3.10 on: finds the engine's process, and runs the other program as that
 # process was started, by its interpreter, in its directory, with its environment (an entrypoint may have changed it)
@@ -108,11 +108,17 @@ def prove_files(release: Release, world: World) -> tuple[dict[str, Any], ...]:
     found = (asdict(finding),)
     if finding.passed is False:
         world.findings[release.id] = found
-        raise EngineError(f"the engine was not proven: {finding.probe}: {finding.detail}")
+        what = f"the engine was not proven: {finding.probe}: {finding.detail}"
+        unmarked = {each.file for each in seen if each.missing}
+        for each in changed:
+            if each.file in unmarked:
+                raise Unpatched(what, hint=f"b70ctl patches show {each.patch}")
+        raise EngineError(what)
     return found
 
 
 def _digests(release: Release, world: World) -> dict[str, str]:
+    """Of the files that were mounted: what was written, and for a release that does not know, what lies there now."""
     folder = world.store.release_folder(release.id)
     names = [each.to for each in release.deployment.changed if each.to]
-    return {name: hashlib.sha256(read_bytes(folder / name)).hexdigest() for name in names}
+    return {name: release.contents.get(name) or hashlib.sha256(read_bytes(folder / name)).hexdigest() for name in names}

@@ -23,6 +23,13 @@ def described(root: Path | None) -> Kernels:
     return replace(found, table=site_table(root))
 
 
+def in_release(folder: Path) -> Kernels:
+    """The package that a release carries; Refused when it is not what was written there."""
+    package = folder / "files" / "plugin" / PACKAGE
+    files = carried(package)
+    return read_kernels(str(package), "release's", files, digest_of(files))
+
+
 def site_table(root: Path | None) -> str | None:
     """Where a site's own table of tile sizes is; None where it has none. Refused where the kernels would stop at it."""
     table = root / TABLE if root else None

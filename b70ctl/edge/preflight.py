@@ -11,7 +11,6 @@ from typing import Any
 from b70ctl.core.compose import LABEL
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.host import Card, Host
-from b70ctl.core.image import ImageFacts
 from b70ctl.core.preflight import CardHolder, Room, Seen
 from b70ctl.edge import hardware, ports
 from b70ctl.edge.daemon import Daemon
@@ -19,7 +18,7 @@ from b70ctl.edge.links import lost
 
 
 def look(
-    deployment: Deployment, facts: ImageFacts | None, host: Host, daemon: Daemon, leaving: Collection[str],
+    deployment: Deployment, host: Host, daemon: Daemon, leaving: Collection[str],
     *, root: bool, store: Path | None = None,
 ) -> Seen:  # fmt: skip
     """What is on the box, without the containers in `leaving`, which will have stopped by then.
@@ -32,7 +31,6 @@ def look(
     holder, container = _port(deployment, running, check_socket=not ours_publishes)
     return Seen(
         image_present=daemon.image(deployment.image) is not None,
-        facts=facts,
         port_holder=holder,
         port_container=container,
         missing=tuple(_missing(deployment)),

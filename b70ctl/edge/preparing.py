@@ -193,6 +193,7 @@ class Workshop:
         )
         hidden = secretfiles.read_secrets(self.catalog.site, self.catalog.root)
         text = self.text(deployment, release.id, release.key, str(self.catalog.root))
+        release = release.model_copy(update={"contents": filling.hashes(files, text)})
         return filling.Prepared(release, image_id, files, text, hidden)
 
 

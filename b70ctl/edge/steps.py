@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from b70ctl.core import compose
 from b70ctl.core.history import newest_proven
 from b70ctl.core.plan import Step, Verb
-from b70ctl.core.progress import Note
+from b70ctl.core.progress import Note, Probed
 from b70ctl.core.release import Release, Verdict
 from b70ctl.edge import draining, filling, window
 from b70ctl.edge.boot import follow
@@ -98,7 +98,10 @@ def _await(step: Step, world: World) -> None:
     container = world.container(release.id)
     if container is None:
         raise EngineError("the engine's container is gone")
-    world.boots[release.id] = follow(world.daemon, release, container.id, world.endpoint(release), world.tell)
+    boot = world.boots[release.id] = follow(world.daemon, release, container.id, world.endpoint(release), world.tell)
+    if release.deployment.kernels is not None:
+        # the boot would not have ended otherwise
+        world.tell(Probed(release.id, "kernels", passed=True, detail=boot.kernels_told))
 
 
 def _probe(step: Step, world: World) -> None:

@@ -1,7 +1,5 @@
 """The command line in this process: what it wrote, and how it ended."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +40,16 @@ class Said:
         assert self.err.count("error: ") == 1, self.err
         assert "Traceback" not in self.err
         return self.err
+
+    def exits(self, code: int) -> "Said":
+        """Itself, when it ended with this status."""
+        assert self.code == code, self.err
+        return self
+
+    def refused(self, code: int, *told: str) -> "Said":
+        """Itself, when it ended with this status and one error, in which all this is said."""
+        assert [text for text in told if text not in self.exits(code).error] == [], self.err
+        return self
 
 
 Command = Callable[..., Said]

@@ -1,7 +1,5 @@
 """init makes a site that works; render writes what CI can read."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -20,8 +18,7 @@ from b70ctl.edge.catalog import open_catalog
 
 
 def test_a_new_site_is_a_site(b70ctl, tmp_path):
-    said = b70ctl("init", tmp_path / "new", "--models", "/srv/models", "--name", "box")
-    assert said.code == 0
+    said = b70ctl("init", tmp_path / "new", "--models", "/srv/models", "--name", "box").exits(0)
     cache = str(Path.home() / ".cache" / "huggingface")
     assert open_catalog(tmp_path / "new").site == Site(name="box", models="/srv/models", hf_cache=cache)
     assert "profiles list" in said.err
@@ -53,17 +50,13 @@ def test_a_models_directory_that_was_not_named_is_the_sites_own(b70ctl, tmp_path
 def test_a_site_is_not_made_twice(b70ctl, tmp_path):
     b70ctl("init", tmp_path / "new")
     (tmp_path / "new" / "site.yaml").write_text("name: mine\n")
-    said = b70ctl("init", tmp_path / "new")
-    assert said.code == 1
-    assert "exists already" in said.error
+    b70ctl("init", tmp_path / "new").refused(1, "exists already")
     assert (tmp_path / "new" / "site.yaml").read_text() == "name: mine\n"
 
 
 @pytest.mark.parametrize("name", ["Not OK", "", "-x", "a" * 40])
 def test_a_name_that_docker_could_not_carry_makes_nothing(b70ctl, tmp_path, name):
-    said = b70ctl("init", tmp_path / "new", "--name", name)
-    assert said.code == 2
-    assert "`name`" in said.error
+    b70ctl("init", tmp_path / "new", "--name", name).refused(2, "`name`")
     assert not (tmp_path / "new").exists()
 
 
@@ -90,12 +83,8 @@ def test_in_a_directory_that_is_gone_a_site_is_made_only_where_that_is_not_asked
 
 
 def test_a_name_that_no_file_can_have_is_told(b70ctl, tmp_path):
-    said = b70ctl("init", tmp_path / ("n" * 300))
-    assert said.code == 1
-    assert "cannot be made: File name too long" in said.error
-    named = b70ctl("--site", tmp_path / ("n" * 300), "status")
-    assert named.code == 2
-    assert "cannot be looked at: File name too long" in named.error
+    b70ctl("init", tmp_path / ("n" * 300)).refused(1, "cannot be made: File name too long")
+    b70ctl("--site", tmp_path / ("n" * 300), "status").refused(2, "cannot be looked at: File name too long")
 
 
 @pytest.mark.parametrize("name", [".b70ctl", "profiles", "templates", "patches"])
@@ -103,10 +92,7 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_a_way_out(b70ctl, tmp_
     root = tmp_path / "new"
     root.mkdir()
     (root / name).write_text("mine")
-    said = b70ctl("init", root)
-    assert said.code == 1
-    assert f"{root / name} is in the way" in said.error
-    assert f"hint: mv {root / name} " in said.err
+    b70ctl("init", root).refused(1, f"{root / name} is in the way", f"hint: mv {root / name} ")
     assert (root / name).read_text() == "mine"
     assert not (root / "site.yaml").exists()
 
@@ -114,17 +100,13 @@ def test_a_file_in_the_place_of_a_directory_is_named_with_a_way_out(b70ctl, tmp_
 def test_a_path_that_is_not_utf_8_is_refused_by_name(b70ctl, tmp_path):
     root = tmp_path / os.fsdecode(b"caf\xe9")
     for words in (("init", root), ("init", tmp_path / "new", "--models", root), ("--site", root, "status")):
-        said = b70ctl(*words)
-        assert said.code == 2
-        assert "is not UTF-8" in said.error
+        b70ctl(*words).refused(2, "is not UTF-8")
     assert not root.exists()
 
 
 @pytest.mark.parametrize("words", [("init", "~nobody-here/b70"), ("--site", "~nobody-here/b70", "status")])
 def test_the_home_of_nobody_is_told(b70ctl, words):
-    said = b70ctl(*words)
-    assert said.code == 2
-    assert "~nobody-here/b70: whose home that is, is not known" in said.error
+    b70ctl(*words).refused(2, "~nobody-here/b70: whose home that is, is not known")
 
 
 AS_NOBODY = """
@@ -166,8 +148,7 @@ def test_the_schema_that_a_new_site_names_lies_where_it_says(b70ctl, tmp_path):
 
 
 def test_a_profile_is_rendered_to_stdout(b70ctl, site):
-    said = b70ctl("--site", site, "render", "mine")
-    assert said.code == 0
+    said = b70ctl("--site", site, "render", "mine").exits(0)
     assert yamlfile.parse(said.out, "out").data["services"]["engine"]["image"] == "a/b:1"
 
 
@@ -202,8 +183,7 @@ def test_every_profile_is_checked_from_anywhere_with_the_sites_groups_and_writes
 def test_a_profile_that_cannot_work_fails_the_check(b70ctl, site):
     path = site / "profiles" / "mine.yaml"
     path.write_text(path.read_text() + "patches: [mtp-nightly]\n")
-    said = b70ctl("--site", site, "render", "--all", "--check")
-    assert said.code == 1
+    said = b70ctl("--site", site, "render", "--all", "--check").exits(1)
     assert "mine" in said.err
 
 
@@ -213,22 +193,17 @@ def test_rendering_twice_gives_equal_bytes(b70ctl, site):
 
 @pytest.mark.parametrize("words", [(), ("mine", "--all")])
 def test_one_profile_or_all_of_them(b70ctl, site, words):
-    said = b70ctl("--site", site, "render", *words)
-    assert said.code == 2
-    assert "give a PROFILE, or --all" in said.error
+    b70ctl("--site", site, "render", *words).refused(2, "give a PROFILE, or --all")
 
 
 def test_a_place_to_write_that_is_a_file_is_an_error_and_no_crash(b70ctl, site, tmp_path):
     (tmp_path / "file").write_text("")
-    said = b70ctl("--site", site, "render", "mine", "-o", tmp_path / "file")
-    assert said.code == 3
-    assert "cannot be written" in said.error
+    b70ctl("--site", site, "render", "mine", "-o", tmp_path / "file").refused(3, "cannot be written")
 
 
 def test_a_site_without_groups_on_a_box_without_a_card_is_told_what_to_write(b70ctl, site, tmp_path):
     (site / "site.yaml").write_text(f"models: /srv/models\ndri: {tmp_path}/no-dri\n")
-    said = b70ctl("--site", site, "render", "mine")
-    assert said.code == 3
+    said = b70ctl("--site", site, "render", "mine").exits(3)
     assert "gids:" in said.err
 
 
@@ -236,8 +211,7 @@ def test_no_secret_is_in_what_is_rendered(b70ctl, site, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_KEY", "s3cret-4711")
     with (site / "site.yaml").open("a") as file:
         file.write("secrets: {VLLM_API_KEY: {env: MY_KEY}}\nbind: 0.0.0.0\n")
-    said = b70ctl("--site", site, "render", "mine", "-o", tmp_path / "out")
-    assert said.code == 0
+    said = b70ctl("--site", site, "render", "mine", "-o", tmp_path / "out").exits(0)
     texts = [path.read_text() for path in (tmp_path / "out").iterdir()]
     assert len(texts) == 2
     assert not [text for text in (*texts, said.out, said.err) if "s3cret-4711" in text]

@@ -1,7 +1,5 @@
 """Commands that change what serves, on a site whose daemon is a stub."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -9,15 +7,16 @@ import sys
 import pytest
 import typer
 
-from b70ctl.cli import app, draining, engine, keeping
+from b70ctl.cli import app, draining, engine, keeping, looking, switching, verifying
 from b70ctl.cli.console import console
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.cli.ready import obstacles
 from b70ctl.core.compose import LABEL
 from b70ctl.edge import places
-from b70ctl.errors import B70Error, EngineError, Refused
-from tests.making import a_release, a_verdict, resolved
+from b70ctl.edge.preparing import Workshop
+from b70ctl.errors import B70Error, EngineError, Interrupted, Refused
+from tests.making import a_release, a_verdict, resolved, some_facts
 from tests.stub_site import StubSite, without_engines
 
 DEPLOYMENT = resolved(name="old").model_copy(
@@ -168,6 +167,13 @@ def test_a_damaged_release_is_named_before_anything_is_stopped(site, here, comma
     assert site.daemon.named("stop", "set_policy") == []
 
 
+def test_an_interruption_while_the_box_is_looked_at_is_not_taken_for_a_docker_that_is_away(site, here):
+    site.daemon.on("observe", lambda: Interrupted("interrupted by SIGTERM"))
+    with pytest.raises(Interrupted):
+        verifying.signs_of(here)
+    assert verifying.signs_of(here)
+
+
 def test_a_restore_of_what_is_not_drained_tells_a_program_what_serves(site, here, capsys):
     console().json = True
     draining.restore(here, dry_run=False)
@@ -213,6 +219,71 @@ def test_a_plan_tells_of_a_draft_that_the_switch_would_refuse(site, here, config
     wanted = here.workshop(docker=True).wanted("mine")
     told = [error.what for error in obstacles(here, wanted, OLD, here.observe())]
     assert [what in each for each in told if "draft" in each or "/d/" in each] == [True]
+
+
+def wished(site, here, *words):
+    """What a plan of such a profile says, and its exit status; its image is not there."""
+    (site.root / "profiles").mkdir()
+    (site.root / "profiles" / "mine.yaml").write_text(WITH_A_DRAFT)
+    with pytest.raises(typer.Exit) as ended:
+        switching.plan(here, switching.Wish("mine", ("env.VLLM_NONSENSE=1", *words)), exit_code=False)
+    return ended.value.exit_code
+
+
+def test_a_plan_tells_first_what_lint_warns_of_and_what_it_is_worth(site, here, capsys):
+    assert wished(site, here) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("refused as it stands")
+    assert said.err.count("warning: env.VLLM_NONSENSE: ") == 1
+    assert said.err.index("warning: ") < said.err.index("error: ")
+
+
+def test_a_program_reads_warnings_beside_the_faults(site, here, capsys):
+    here.console.json = True
+    wished(site, here)
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert said.err == ""
+    assert [each["message"].endswith("[variable]") for each in told["warnings"]].count(True) == 1
+    assert any("does not have the image" in each["message"] for each in told["faults"])
+
+
+def test_an_image_with_another_vllm_is_told_once(site, here, monkeypatch):
+    known = [some_facts(ref="a/b:1", vllm="0.22.0", source="catalog")]
+    monkeypatch.setattr(Workshop, "known_images", known)
+    (site.root / "profiles").mkdir()
+    (site.root / "profiles" / "mine.yaml").write_text(WITH_A_DRAFT)
+    site.daemon.images["a/b:1"] = {"Id": "sha256:1"}
+    wanted = here.workshop(docker=True).wanted("mine")
+    told = [error for error in obstacles(here, wanted, OLD, here.observe()) if "vLLM 0.21.0" in error.what]
+    assert [error.hint for error in told] == ["--set image.vllm=0.22.0, once you have read what changed"]
+
+
+@pytest.mark.parametrize(
+    ("table", "vllm", "warned"),
+    [('("0.34.0",)', "0.34.0", False), ('("0.33.0",)', "0.34.0", True), ('("0.33.0",)', "0.35.0", False),
+     (None, "0.34.0", True)],
+)  # fmt: skip
+def test_status_says_that_an_unproven_vllm_was_taken_on(site, here, capsys, table, vllm, warned):
+    changed = {"kernels": "b70_kernels 0.1.0", "vllm": vllm, "env": {"B70_KERNELS_UNPROVEN": "0.34.0"}}
+    serving = a_release(2, "ours", DEPLOYMENT.model_copy(update=changed))
+    site.serve(serving)
+    carried = site.store.release_folder(serving.id) / "files" / "plugin" / "b70_kernels"
+    (carried / "plugin").mkdir(parents=True)
+    (carried / "plugin" / "__init__.py").write_text("")
+    (carried / "__init__.py").write_text('__version__ = "0.1.0"\n')
+    if table:
+        (carried / "plugin" / "proven.py").write_text(f"VERSIONS = {table}\n")
+    looking.status(here, check=False)
+    assert ("with which nobody proved it" in capsys.readouterr().out) is warned
+
+
+def test_a_program_reads_the_proof_of_the_files_in_status(site, here, capsys):
+    finding = {"probe": "files", "passed": None, "detail": "not provable: a file"}
+    site.store.save_verdict(OLD.id, a_verdict().model_copy(update={"findings": (finding,)}))
+    here.console.json = True
+    looking.status(here, check=False)
+    assert json.loads(capsys.readouterr().out)["files"] == {"passed": None, "detail": "not provable: a file"}
 
 
 def test_a_release_that_cannot_be_read_is_pruned_and_told(site, here, capsys):

@@ -1,7 +1,5 @@
 """At TAB a shell is offered what a command would take, and nothing else is said."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -48,6 +48,28 @@ def test_a_table_loses_nothing_on_a_narrow_terminal_and_breaks_no_word(monkeypat
     assert all(len(line) <= max(width, 24) or len(line.split()) == 1 for line in said.splitlines())
 
 
+def test_an_error_breaks_no_word_on_a_terminal_and_no_command(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "40")
+    command = f"b70ctl patches accept marlin:{'a1' * 32} --image a/b:1"
+    for hint in (command, "once you have read what changed, " * 4):
+        Console().error(UsageError("the image has another file than the one it was made for\nand more", hint=hint))
+    Console().say(f"next: {command}")
+    Console().say("  a line that begins two columns in and is long")
+    said = stream.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert said[-3:] == [f"next: {command}", "  a line that begins two columns in and", "is long"]
+    said = said[:-3]
+    assert said[:4] == [
+        "error: the image has another file than",
+        "the one it was made for",
+        "and more",
+        f"hint: {command}",
+    ]
+    assert all(len(line) <= 40 for line in said[4:])
+    assert " ".join(said[7:]).count("once you have read what changed,") == 4
+
+
 def test_a_table_is_a_line_a_row_where_nobody_looks(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)

@@ -1,7 +1,5 @@
 """doctor and inventory on the command line: words, data and exit statuses."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -64,16 +62,12 @@ def test_this_box_is_examined_without_docker_and_its_record_says_the_same(b70ctl
 
 
 def test_a_record_is_not_recorded_again(b70ctl, tmp_path):
-    said = b70ctl("doctor", "--record", tmp_path / "a", "--host-root", HOSTS / "b60")
-    assert said.code == 2
+    b70ctl("doctor", "--record", tmp_path / "a", "--host-root", HOSTS / "b60").exits(2)
     assert not (tmp_path / "a").exists()
 
 
 def test_a_directory_that_is_no_record_is_a_usage_error(b70ctl, tmp_path):
-    said = b70ctl("doctor", "--host-root", tmp_path)
-    assert said.code == 2
-    assert "holds no record" in said.error
-    assert "on the other box" in said.error
+    said = b70ctl("doctor", "--host-root", tmp_path).refused(2, "holds no record", "on the other box")
     assert f"--record {tmp_path}" not in said.error, "that would record this box"
 
 
@@ -121,8 +115,7 @@ def test_a_site_is_asked_for_its_port_its_cards_and_its_profiles_without_one(b70
 
 def kept(b70ctl, host, tmp_path):
     out = tmp_path / f"{host}.json"
-    said = b70ctl("inventory", "--host-root", HOSTS / host, "-o", out)
-    assert said.code == 0, said.err
+    b70ctl("inventory", "--host-root", HOSTS / host, "-o", out).exits(0)
     return out
 
 
@@ -133,14 +126,14 @@ def test_an_inventory_is_shown_as_data_or_written(b70ctl, tmp_path):
 
 
 def test_an_inventory_makes_no_directory_that_nobody_asked_for(b70ctl, tmp_path):
-    said = b70ctl("inventory", "--host-root", HOSTS / "one-b70", "-o", tmp_path / "nosuch" / "x.json")
-    assert (said.code, "there is no directory" in said.error) == (2, True)
+    b70ctl("inventory", "--host-root", HOSTS / "one-b70", "-o", tmp_path / "nosuch" / "x.json").refused(
+        2, "there is no directory"
+    )
     assert not (tmp_path / "nosuch").exists()
 
 
 def test_an_inventory_is_a_table_of_two_sides(b70ctl):
-    said = b70ctl("inventory", "--host-root", HOSTS / "one-b70", "--image", "vllm/vllm-openai-xpu:v0.30.0")
-    assert said.code == 0
+    said = b70ctl("inventory", "--host-root", HOSTS / "one-b70", "--image", "vllm/vllm-openai-xpu:v0.30.0").exits(0)
     head, *rows = said.out.splitlines()
     assert head.split() == ["LAYER", "HOST", "vllm/vllm-openai-xpu:v0.30.0"]
     assert any(row.split() == ["compute-runtime", "26.35.39758.10-1", "26.27.39122.11"] for row in rows)
@@ -158,8 +151,7 @@ def test_this_box_has_an_inventory(b70ctl):
 def test_inventories_that_differ_are_exit_4_and_equal_ones_0(b70ctl, tmp_path):
     one, other = kept(b70ctl, "one-b70", tmp_path), kept(b70ctl, "b60", tmp_path)
     assert b70ctl("inventory", "diff", one, one).code == 0
-    said = b70ctl("inventory", "diff", one, other)
-    assert said.code == 4
+    said = b70ctl("inventory", "diff", one, other).exits(4)
     assert "cards[0].GuC" in said.out
     data = b70ctl("inventory", "diff", one, other, "--json").data
     assert {"where": "cards[0].GuC", "before": "70.72.1", "after": "70.58.0"} in data
@@ -184,5 +176,4 @@ def test_an_inventory_that_has_no_end_or_no_bottom_is_a_usage_error(b70ctl, tmp_
 
 def test_a_record_with_a_name_that_no_file_may_have_is_a_usage_error(b70ctl):
     for option in ("--record", "--host-root"):
-        said = b70ctl("doctor", option, "x" * 5000)
-        assert (said.code, "name too long" in said.error) == (2, True)
+        b70ctl("doctor", option, "x" * 5000).refused(2, "name too long")

@@ -1,7 +1,5 @@
 """What drain, verify and restore say where there is no daemon and nothing ever served."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -26,8 +24,7 @@ def drained(site):
 
 
 def test_status_says_since_when_the_site_is_drained(b70ctl, drained):
-    said = b70ctl("--site", drained, "status")
-    assert said.code == 0
+    said = b70ctl("--site", drained, "status").exits(0)
     assert f"drained    since {SINCE}; `b70ctl restore` brings {RELEASE} back" in said.out
     assert f"rotation   out since {SINCE}" in said.out
     assert "stopped" not in said.out
@@ -44,16 +41,16 @@ def test_verify_answers_what_it_can_where_docker_does_not(b70ctl, site):
 
 def test_status_says_that_the_incidents_cannot_be_told(b70ctl, drained):
     (drained / ".b70ctl" / "incidents").write_text("in the way")
-    said = b70ctl("--site", drained, "status")
-    assert said.code == 0
+    said = b70ctl("--site", drained, "status").exits(0)
     assert f"not known: {drained / '.b70ctl' / 'incidents'}: Not a directory" in said.out
 
 
 @pytest.mark.parametrize("command", ["drain", "restore"])
 def test_without_docker_nothing_is_drained_or_restored(b70ctl, drained, command):
     before = (drained / ".b70ctl" / "state.json").read_text()
-    said = b70ctl("--site", drained, command, *(["--yes"] if command == "drain" else []))
-    assert (said.code, "no Docker Engine answers" in said.error) == (3, True)
+    b70ctl("--site", drained, command, *(["--yes"] if command == "drain" else [])).refused(
+        3, "no Docker Engine answers"
+    )
     assert (drained / ".b70ctl" / "state.json").read_text() == before
 
 

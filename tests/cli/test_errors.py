@@ -1,7 +1,5 @@
 """An error says what happened and what to type, has its exit status, and is never a traceback."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -25,10 +23,7 @@ MEANINGLESS = [("plan",), ("nonsense",), ("status", "--nonsense"), ("logs", "--t
 @pytest.mark.parametrize("words", CHANGING, ids=" ".join)
 def test_a_change_that_nobody_confirms_is_a_usage_error_before_any_work(b70ctl, site, words):
     before = sorted(site.rglob("*"))
-    said = b70ctl("--site", site, *words)
-    assert said.code == 2
-    assert "nobody can be asked here" in said.error
-    assert "hint: --yes" in said.err
+    b70ctl("--site", site, *words).refused(2, "nobody can be asked here", "hint: --yes")
     assert sorted(site.rglob("*")) == before
 
 
@@ -36,8 +31,7 @@ def test_a_change_that_nobody_confirms_is_a_usage_error_before_any_work(b70ctl, 
 def test_a_daemon_that_does_not_answer_is_what_the_machine_lacks(b70ctl, site, words):
     (site / ".b70ctl").mkdir()
     (site / ".b70ctl" / "state.json").write_text('{"serving": "0001-mine-abcdef"}')
-    said = b70ctl("--site", site, *words)
-    assert said.code == 3, said.err
+    said = b70ctl("--site", site, *words).exits(3)
     assert "hint: " in said.err
     assert said.error
 
@@ -68,14 +62,12 @@ def test_a_json_that_is_the_windows_commands_own_is_not_ours(b70ctl, site):
 
 
 def test_no_site_is_a_usage_error_that_says_how_to_make_one(b70ctl):
-    said = b70ctl("status")
-    assert said.code == 2
+    said = b70ctl("status").exits(2)
     assert "hint: b70ctl init" in said.err
 
 
 def test_a_site_that_is_none_is_a_usage_error_with_its_path(b70ctl, tmp_path):
-    said = b70ctl("--site", tmp_path, "profiles", "list")
-    assert said.code == 2
+    said = b70ctl("--site", tmp_path, "profiles", "list").exits(2)
     assert f"hint: b70ctl init {tmp_path}" in said.err
 
 
@@ -96,10 +88,9 @@ def test_a_site_is_found_upwards_like_a_git_root(b70ctl, site, monkeypatch):
 
 
 def test_an_unknown_profile_is_told_with_what_is_close(b70ctl, site):
-    said = b70ctl("--site", site, "profiles", "show", "qwen3-30b-eagle")
-    assert said.code == 2
-    assert "did you mean qwen3-30b-eagle3" in said.error
-    assert "hint: b70ctl profiles list" in said.err
+    b70ctl("--site", site, "profiles", "show", "qwen3-30b-eagle").refused(
+        2, "did you mean qwen3-30b-eagle3", "hint: b70ctl profiles list"
+    )
 
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 11))
@@ -128,16 +119,13 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
 def test_a_profile_that_cannot_be_read_is_told_with_its_place(b70ctl, site, content, said):
     (site / "profiles" / "mine.yaml").write_bytes(content)
     for words in (("profiles", "show", "mine"), ("render", "mine"), ("profiles", "lint", "mine")):
-        found = b70ctl("--site", site, *words)
-        assert found.code == 2, found.err
-        assert said in found.error
+        found = b70ctl("--site", site, *words).refused(2, said)
         assert len(found.err) < 1000
 
 
 def test_one_broken_profile_is_in_nobody_elses_way(b70ctl, site):
     (site / "profiles" / "broken.yaml").write_text("summary: [\n")
-    said = b70ctl("--site", site, "profiles", "list")
-    assert said.code == 0
+    said = b70ctl("--site", site, "profiles", "list").exits(0)
     assert "broken" in said.out
     assert "gemma4" in said.out
     everything = b70ctl("--site", site, "render", "--all", "--check")
@@ -153,18 +141,13 @@ def test_one_broken_profile_is_in_nobody_elses_way(b70ctl, site):
      ("model.path=../../etc", "below the site's"), ("env.A=''", "`env.A` is empty")],
 )  # fmt: skip
 def test_a_wrong_set_is_a_usage_error(b70ctl, site, given, said):
-    found = b70ctl("--site", site, "render", "mine", "--set", given)
-    assert found.code == 2
-    assert said in found.error
+    b70ctl("--site", site, "render", "mine", "--set", given).refused(2, said)
 
 
 def test_a_state_file_that_was_spoilt_is_told_with_a_way_out(b70ctl, site):
     (site / ".b70ctl").mkdir()
     (site / ".b70ctl" / "state.json").write_text("{")
-    said = b70ctl("--site", site, "status")
-    assert said.code == 1
-    assert "state.json is damaged" in said.error
-    assert "hint: mv " in said.err
+    b70ctl("--site", site, "status").refused(1, "state.json is damaged", "hint: mv ")
 
 
 @pytest.mark.process

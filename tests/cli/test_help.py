@@ -1,7 +1,5 @@
 """Every command says what it does, with an example that it would understand."""
 
-from __future__ import annotations
-
 import re
 import shlex
 
@@ -44,8 +42,7 @@ def test_every_example_is_understood(words):
 
 @each
 def test_help_is_shown_and_needs_neither_site_nor_daemon(words, b70ctl):
-    said = b70ctl(*words, "--help")
-    assert said.code == 0
+    said = b70ctl(*words, "--help").exits(0)
     assert "Example:" in said.out
     assert said.err == ""
 
@@ -75,8 +72,7 @@ def test_an_unknown_option_is_a_usage_error(words, b70ctl):
 
 
 def test_the_list_of_commands_is_whole_and_each_has_a_line(b70ctl):
-    said = b70ctl("--help")
-    assert said.code == 0
+    said = b70ctl("--help").exits(0)
     for name, entry in COMMANDS.items():
         assert re.search(rf"\b{name}\b", said.out)
         assert entry.help
@@ -90,8 +86,7 @@ def test_what_help_lists_is_what_the_command_says_of_itself():
 
 
 def test_a_command_that_does_not_exist_is_a_usage_error(b70ctl):
-    said = b70ctl("swich")
-    assert said.code == 2
+    said = b70ctl("swich").exits(2)
     assert "swich" in said.err
 
 

@@ -1,7 +1,5 @@
 """A capture says of each part that could not be had why, and waits for a Docker that hangs once and no longer."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`b70ctl kernels` without Docker: what a dry run shows, what is refused, and the kernels in this host's own Python."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -34,8 +32,7 @@ def report(site):
 @pytest.mark.parametrize("program", ["check", "bench", "tune"])
 def test_a_dry_run_needs_no_docker_and_touches_nothing(b70ctl, site, program):
     before = sorted(site.rglob("*"))
-    said = b70ctl("--site", site, "kernels", program, "mine", "--dry-run")
-    assert said.code == 0
+    said = b70ctl("--site", site, "kernels", program, "mine", "--dry-run").exits(0)
     assert f"b70_kernels.{program}" in said.out
     assert "(shipped)" in said.out
     assert "a/b:1 (vLLM 0.21.0)" in said.out
@@ -51,8 +48,7 @@ def test_a_dry_run_as_data_has_the_whole_container(b70ctl, site):
 
 
 def test_a_dry_run_needs_no_site_for_a_profile_that_needs_none(b70ctl):
-    said = b70ctl("kernels", "check", "--here", "-n")
-    assert said.code == 0
+    said = b70ctl("kernels", "check", "--here", "-n").exits(0)
     assert "python3 -m b70_kernels.check" in said.out
 
 
@@ -61,24 +57,19 @@ def test_a_dry_run_needs_no_site_for_a_profile_that_needs_none(b70ctl):
 
 @pytest.mark.parametrize("words", [(), ("-n",)], ids=["run", "dry"])
 def test_without_a_profile_and_an_engine_the_profile_is_asked_for(b70ctl, site, words):
-    said = b70ctl("--site", site, "kernels", "check", *words)
-    assert said.code == 2
-    assert "nothing has served at this site yet" in said.error
-    assert "hint: b70ctl profiles list" in said.err
+    b70ctl("--site", site, "kernels", "check", *words).refused(
+        2, "nothing has served at this site yet", "hint: b70ctl profiles list"
+    )
 
 
 def test_a_profile_without_a_card_is_a_usage_error(b70ctl, site):
     text = (site / "profiles" / "mine.yaml").read_text()
     (site / "profiles" / "cpu.yaml").write_text(f"{text}cards: none\n")
-    said = b70ctl("--site", site, "kernels", "check", "cpu", "-n")
-    assert said.code == 2
-    assert "profile `cpu` uses no card" in said.error
+    b70ctl("--site", site, "kernels", "check", "cpu", "-n").refused(2, "profile `cpu` uses no card")
 
 
 def test_here_and_a_profile_are_not_meant_together(b70ctl, site):
-    said = b70ctl("--site", site, "kernels", "bench", "mine", "--here")
-    assert said.code == 2
-    assert "`mine`" in said.error
+    b70ctl("--site", site, "kernels", "bench", "mine", "--here").refused(2, "`mine`")
 
 
 def test_a_run_in_an_image_needs_docker(b70ctl, site):
@@ -92,8 +83,7 @@ pytestmark = pytest.mark.process
 
 def test_lines_are_shown_as_data_and_a_report_is_kept(b70ctl, site, fake):
     fake(err=["a warning"])
-    said = b70ctl("--site", site, "kernels", "check", "--here", "--full")
-    assert said.code == 0
+    said = b70ctl("--site", site, "kernels", "check", "--here", "--full").exits(0)
     assert said.out.splitlines()[: len(LINES)] == list(LINES)
     assert "argv --full" in said.out
     assert "a warning" in said.err
@@ -128,8 +118,7 @@ def test_as_data_a_run_is_one_object_with_its_result(b70ctl, site, fake):
 
 def test_what_does_not_hold_is_exit_1_and_no_error(b70ctl, site, fake):
     fake(lines=["WRONG x"], code=1)
-    said = b70ctl("--site", site, "kernels", "check", "--here")
-    assert said.code == 1
+    said = b70ctl("--site", site, "kernels", "check", "--here").exits(1)
     assert "error:" not in said.err
     assert "attach the report" in said.err
 
@@ -137,17 +126,13 @@ def test_what_does_not_hold_is_exit_1_and_no_error(b70ctl, site, fake):
 def test_a_python_without_torch_is_what_the_machine_lacks(b70ctl, site, fake):
     package = fake()
     (package / "check.py").write_text("import no_such_torch\n")
-    said = b70ctl("--site", site, "kernels", "check", "--here")
-    assert said.code == 3
-    assert "the Python here has no no_such_torch" in said.error
+    b70ctl("--site", site, "kernels", "check", "--here").refused(3, "the Python here has no no_such_torch")
     assert not (site / ".b70ctl" / "reports").exists()
 
 
 def test_a_usage_error_of_the_program_is_one_of_the_command(b70ctl, site, fake):
     fake(err=["usage: python -m b70_kernels.bench [-h]", "python -m b70_kernels.bench: error: no preset x"], code=2)
-    said = b70ctl("--site", site, "kernels", "bench", "--here", "--presets", "x")
-    assert said.code == 2
-    assert "no preset x" in said.error
+    said = b70ctl("--site", site, "kernels", "bench", "--here", "--presets", "x").refused(2, "no preset x")
     assert "usage:" not in said.err
 
 

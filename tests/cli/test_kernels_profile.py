@@ -1,7 +1,5 @@
 """`kernels: b70` in a profile: what is rendered, and what is refused by lint, render and plan alike, before a start."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -72,8 +70,7 @@ def test_an_unproven_version_that_somebody_takes_on_by_name_is_rendered(b70ctl, 
 
 
 def test_without_a_turboquant_cache_it_is_only_doubtful(b70ctl, site):
-    said = b70ctl("--site", site, "profiles", "lint", "mine", "--set", "engine.kv_cache_dtype=fp8")
-    assert said.code == 0
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--set", "engine.kv_cache_dtype=fp8").exits(0)
     assert "warning: kernels: our kernels serve TurboQuant's caches, and this one is fp8" in said.out
 
 
@@ -82,8 +79,7 @@ def test_another_package_where_python_looks_first_is_found_by_looking_into_the_m
     assert b70ctl("--site", site, "render", "mine", "--check").code == 0
     (site / "lib" / "b70_kernels").mkdir(parents=True)
     for words in (("render", "mine", "--check"), ("profiles", "lint", "mine")):
-        said = b70ctl("--site", site, *words)
-        assert said.code == 1
+        said = b70ctl("--site", site, *words).exits(1)
         assert "b70_kernels is mounted in /opt/mine too" in said.out + said.err
 
 
@@ -92,8 +88,7 @@ def test_an_archive_where_python_looks_is_refused_since_nobody_looks_inside(b70c
     write(site, f"env: {{PYTHONPATH: {entry}}}\nmounts: [{{source: lib.zip, target: /opt/lib.zip}}]\n")
     (site / "lib.zip").write_bytes(b"PK")
     for words in (("render", "mine", "--check"), ("profiles", "lint", "mine")):
-        said = b70ctl("--site", site, *words)
-        assert said.code == 1
+        said = b70ctl("--site", site, *words).exits(1)
         assert f"{entry} is a file where Python looks for packages" in said.out + said.err
     assert b70ctl("--site", site, "render", "mine", "--check", "--set", "kernels=image").code == 0
 
@@ -101,17 +96,16 @@ def test_an_archive_where_python_looks_is_refused_since_nobody_looks_inside(b70c
 def test_what_stands_in_the_place_of_a_sites_kernels_is_refused_with_its_path(b70ctl, site):
     (site / "kernels").mkdir()
     (site / "kernels" / "b70_kernels").symlink_to(site / "kernels" / "b70_kernels")
-    said = b70ctl("--site", site, "render", "mine")
-    assert said.code == 1
-    assert f"{site}/kernels/b70_kernels: Too many levels of symbolic links" in said.error
+    b70ctl("--site", site, "render", "mine").refused(
+        1, f"{site}/kernels/b70_kernels: Too many levels of symbolic links"
+    )
     assert b70ctl("--site", site, "render", "mine", "--set", "kernels=image").code == 0
 
 
 @pytest.mark.parametrize("words", [("render", "mine"), ("profiles", "lint", "mine"), ("render", "--all", "--check")])
 def test_a_sites_kernels_that_vllm_cannot_load_are_refused_with_both_ways_out(b70ctl, site, words):
     (site / "kernels" / "b70_kernels").mkdir(parents=True)
-    said = b70ctl("--site", site, *words)
-    assert said.code == 1
+    said = b70ctl("--site", site, *words).exits(1)
     assert "have no plugin for vLLM" in said.err
     assert "kernels: image" in said.err
     assert "Traceback" not in said.err
@@ -121,12 +115,9 @@ def test_a_sites_kernels_that_vllm_cannot_load_are_refused_with_both_ways_out(b7
 
 def test_a_bad_table_is_refused_and_a_profile_that_does_not_carry_it_is_not(b70ctl, site):
     (site / "tuning.json").write_text("{}")
-    said = b70ctl("--site", site, "render", "mine")
-    assert (said.code, "b70ctl kernels tune" in said.error) == (1, True)
+    b70ctl("--site", site, "render", "mine").refused(1, "b70ctl kernels tune")
     assert b70ctl("--site", site, "render", "mine", "--set", "kernels=image").code == 0
 
 
 def test_kernels_of_nobody_are_a_usage_error(b70ctl, site):
-    said = b70ctl("--site", site, "render", "mine", "--set", "kernels=mine")
-    assert said.code == 2
-    assert "`kernels`" in said.error
+    b70ctl("--site", site, "render", "mine", "--set", "kernels=mine").refused(2, "`kernels`")

@@ -3,9 +3,11 @@
 import hashlib
 import json
 
+import jsonschema
 import pytest
 
 from b70ctl.cli.here import Here
+from b70ctl.edge import yamlfile
 from b70ctl.edge.catalog import open_catalog
 from b70ctl.edge.sitelock import FILE as LOCK
 from b70ctl.edge.sitelock import read_lock
@@ -161,6 +163,87 @@ def test_a_patch_is_shown_with_everything_that_decides_about_it(b70ctl):
     for word in ("vllm-xpu-kernels >=0.1.14.1", "harmful", "patch_gdn_mixed_split_v5.py", "B70_GDN_MIXED_SPLIT_V5"):
         assert word in said
     assert b70ctl("patches", "show", NAME, "--json").data["harmful"]
+
+
+EDIT = f"edits: [{{file: {FILE}, old: {PATCH.edits[0].old!r}, new: b}}]\n"
+OVERLAY = f"overlays: [{{file: {FILE}, source: mine.py, base: {'e' * 64}}}]\n"
+SCRIPT = "scripts: [{file: s.py, where: there}]\n"
+
+
+def patched(site, *names, **patches):
+    """A site with patches of its own, and a profile that names some."""
+    for name, text in patches.items():
+        (site / "patches" / name).mkdir(parents=True)
+        head = "summary: s\nwhy: w\nversions: '>=0.19'\nsource: here\n"
+        (site / "patches" / name / "patch.yaml").write_text(head + text)
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(f"{path.read_text()}patches: [{', '.join(names)}]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('edits: [{file: vllm/a.py, old: "one\\ntwo\\n", new: "one\\n2\\n"}]\n', "in vllm/a.py:\n one\n-two\n+2\n"),
+        (OVERLAY, f"mine.py over {FILE}, made from sha256 {'e' * 64}"),
+        ("scripts: [{file: s.py, where: there, sha256: " + "d" * 64 + "}]\n", f"s.py, sha256 {'d' * 64}, from there"),
+        (SCRIPT, "s.py, sha256 of any, from there"),
+    ],
+)
+def test_a_patch_is_shown_with_what_it_changes_into_what(b70ctl, site, text, told):
+    patched(site, x=text)
+    assert told in b70ctl("--site", site, "patches", "show", "x").out
+
+
+def test_a_new_patch_is_one_and_its_schema_lies_where_it_says(b70ctl, site):
+    b70ctl("--site", site, "patches", "new", "mine").exits(0)
+    file = site / "patches" / "mine" / "patch.yaml"
+    schema = json.loads((file.parent / file.read_text().splitlines()[0].split("$schema=")[1]).read_text())
+    assert open_catalog(site).patch("mine").edits
+    assert list(jsonschema.Draft202012Validator(schema).iter_errors(yamlfile.read(file).data)) == []
+    b70ctl("--site", site, "patches", "new", "mine").refused(1, "exists already")
+    b70ctl("--site", site, "patches", "new", "../mine").refused(2, "cannot be a patch's name")
+
+
+def test_a_patch_that_cannot_be_read_hides_no_other(b70ctl, site, with_image):
+    with_image()
+    patched(site, broken="nothing: [\n")
+    said = b70ctl("--site", site, "patches", "list").exits(0).out
+    [line] = [line for line in said.splitlines() if line.startswith("broken ")]
+    assert "broken/patch.yaml" in line
+    assert NAME in said
+    assert b70ctl("--site", site, "patches", "list", "--json").data["broken"]["status"] == "broken"
+    for words in (("--image", "a/b:1"), ("--vllm", "0.21.0")):
+        found = b70ctl("--site", site, "patches", "check", *words, "--json").exits(0).data["patches"]
+        assert (found["broken"]["answer"], found["gptq-xpu"]["answer"] != "") == ("unknown", True)
+        assert "broken/patch.yaml" in found["broken"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("names", "severity", "told"),
+    [
+        (("over", "edit"), "error", "both change"),
+        (("alone", "over"), "error", "exclude each other: as they are"),
+        (("over",), "error", "was made from another"),
+        (("edit",), "error", "was not made for this"),
+        (("draft",), "error", "has the name of what b70ctl itself"),
+        (("script",), "warning", "cannot be read"),
+    ],
+)
+def test_lint_says_of_patches_what_a_switch_would_refuse_once_the_image_was_asked(
+    b70ctl, site, with_image, names, severity, told
+):
+    with_image(vllm="0.21.0")
+    alone = SCRIPT + "excludes: {over: as they are}\n"
+    patched(site, *names, over=OVERLAY, edit=EDIT, script=SCRIPT, alone=alone, draft=SCRIPT)
+    b70ctl("--site", site, "images", "probe", "a/b:1").exits(0)
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(1 if severity == "error" else 0)
+    assert [each["severity"] for each in said.data if each["rule"] == "patch" and told in each["message"]] == [severity]
+
+
+def test_lint_knows_the_variables_of_a_sites_own_patches(b70ctl, site):
+    patched(site, x=SCRIPT + "env: {B70_MINE: '1'}\n", broken="nothing: [\n")
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--set", "env.B70_MINE=1").exits(1)
+    assert "`B70_MINE` does nothing without the patch `x`" in said.out
 
 
 def test_the_list_tells_a_sites_own_patches_from_ours_and_theirs(b70ctl, site):

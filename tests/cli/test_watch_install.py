@@ -1,7 +1,5 @@
 """`watch --install` writes one unit, its own, which systemd takes; other uses are refused with what to type."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -182,15 +180,12 @@ def test_what_cannot_be_meant_is_a_usage_error(b70ctl, site, words):
 
 @pytest.mark.parametrize("words", [(), ("--once",), ("--install",)])
 def test_without_a_site_there_is_nothing_to_watch(b70ctl, words):
-    said = b70ctl("watch", *words)
-    assert said.code == 2
+    said = b70ctl("watch", *words).exits(2)
     assert "b70ctl init" in said.error + said.err
 
 
 def test_a_site_where_nothing_has_served_is_told_apart(b70ctl, site):
-    said = b70ctl("--site", site, "watch", "--once")
-    assert said.code == 1
-    assert "nothing has served at this site yet" in said.error
+    b70ctl("--site", site, "watch", "--once").refused(1, "nothing has served at this site yet")
 
 
 def test_the_mark_is_the_first_line(b70ctl, site):

@@ -1,7 +1,5 @@
 """One look calls an engine healthy only when a probe passed, or when none can be put."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

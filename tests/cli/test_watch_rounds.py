@@ -1,7 +1,5 @@
 """A watch on a site whose daemon and engine are stubs: when it acts, when it waits, and what it says."""
 
-from __future__ import annotations
-
 import json
 import signal
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """What window and its neighbours say where there is no daemon: whose words are whose, and what is refused at once."""
 
-from __future__ import annotations
-
 import pytest
 import typer
 
@@ -89,8 +87,7 @@ def cut(site):
 
 
 def test_a_window_that_was_cut_off_is_told_by_status_and_by_history(b70ctl, cut):
-    said = b70ctl("--site", cut, "status")
-    assert said.code == 0
+    said = b70ctl("--site", cut, "status").exits(0)
     assert f"; {PROD} serves again after `b70ctl recover`" in said.out
     assert "was cut off" in said.out
     data = b70ctl("--site", cut, "history", "--json").data
@@ -104,8 +101,7 @@ def test_a_script_that_nothing_would_run_is_refused_before_any_work(b70ctl, site
     for text, why in (("echo\n", "no `#!` line"), ("#!/no/such\n", "`/no/such`, which is not there")):
         script.write_text(text)
         script.chmod(0o755)
-        said = b70ctl("--site", site, "window", "mine", "--yes", "--", script)
-        assert (said.code, why in said.error) == (3, True)
+        b70ctl("--site", site, "window", "mine", "--yes", "--", script).refused(3, why)
 
 
 def test_help_tells_what_a_failed_profile_ends_with_and_what_may_outlive_a_window(b70ctl):
@@ -129,8 +125,6 @@ def renamed(site):
     "words", ["recover", "stop -y", "drain -y", "switch mine -y", "window mine -y -- true", "restore"]
 )
 def test_a_site_that_was_renamed_while_it_served_is_refused_before_anything_is_touched(b70ctl, site, words):
-    said = b70ctl("--site", renamed(site), *words.split())
-    assert said.code == 1
-    assert "called `now` now" in said.error
-    assert "is of `before`" in said.error
-    assert "put `name: before` back" in said.error
+    b70ctl("--site", renamed(site), *words.split()).refused(
+        1, "called `now` now", "is of `before`", "put `name: before` back"
+    )

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.deployment import BY_HAND, SHOWN, Address, Deployment, Mount, changes
+from b70ctl.core.changes import SHOWN, changes
+from b70ctl.core.deployment import BY_HAND, Address, Deployment, Mount, Order
+from b70ctl.core.draft import LIMIT
 from tests.making import ADDRESS, a_profile, resolved
 
+CONFIG, SCRIPT = "files/draft/config.json", "files/p/x.sh"
 BASE = resolved(a_profile(engine={"max_model_len": 8192}, env={"A": "1", "B": "2"}))
 
 
@@ -85,6 +88,38 @@ def test_no_shown_field_changes_in_silence(field):
     value = getattr(BASE, field)
     new = other.get(type(value)) or value.model_copy(update={next(iter(type(value).model_fields)): None})
     assert changes(BASE, BASE.model_copy(update={field: new}))
+
+
+def with_files(limit=None, patch=None, **contents):
+    """The base with a draft's override, and with a patch, and what each brings."""
+    draft = [Order(kind="draft-config", to=CONFIG, target="/d", name="d", overrides={LIMIT: limit})] if limit else []
+    own = [Order(kind="copy", to="files/p/x.sh", target="/x", name="p")] if patch else []
+    patches = {"p": patch} if patch else {}
+    return BASE.model_copy(
+        update={"files": (*draft, *own), "patches": patches, "draft_limit": 2048, "contents": contents}
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (with_files(), with_files(8192, **{CONFIG: "a"}), (f"draft {LIMIT}", "2048", "8192")),
+        (with_files(4096, **{CONFIG: "a"}), with_files(8192, **{CONFIG: "a"}), (f"draft {LIMIT}", "4096", "8192")),
+        (with_files(4096, **{CONFIG: "a"}), with_files(), (f"draft {LIMIT}", "4096", "2048")),
+        (with_files(9, **{CONFIG: "a"}), with_files(9, **{CONFIG: "b"}), (f"carried {CONFIG}", "a", "b")),
+        (with_files(), with_files(patch="1", **{SCRIPT: "a"}), ("patches p", None, "1")),
+        (with_files(patch="1", **{SCRIPT: "a"}), with_files(patch="1", **{SCRIPT: "b"}),
+         (f"carried {SCRIPT}", "a", "b")),
+    ],
+)  # fmt: skip
+def test_what_a_release_carries_is_told_once_and_by_the_key_that_was_set(before, after, told):
+    assert [(each.what, each.before, each.after) for each in changes(before, after)] == [told]
+
+
+def test_an_override_of_a_key_that_nobody_knows_is_beside_the_drafts_own():
+    files = (Order(kind="draft-config", to=CONFIG, target="/d", name="d", overrides={"a.b": True}),)
+    [told] = changes(BASE, BASE.model_copy(update={"files": files}))
+    assert (told.what, told.before, told.after) == ("draft a.b", "its own", "True")
 
 
 def test_an_identity_is_shortened_where_people_read_it():

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from b70ctl.core.draft import LIMIT, Reach, described, lifted, overridden
 from b70ctl.core.place import Place
+from b70ctl.core.profile import Draft
 from b70ctl.core.resolve import Request, resolve
 from b70ctl.errors import Refused, UsageError
 from tests.making import a_patch, a_profile, a_site, some_facts
@@ -168,6 +169,27 @@ def test_the_key_that_holds_the_limit_is_the_one_that_lifts_it():
 @pytest.mark.parametrize("overrides", [{}, {"hidden_size": 9}, {LIMIT: "many"}, {LIMIT: True}])
 def test_other_overrides_lift_nothing(overrides):
     assert lifted(overrides) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ({"a": {"b": 1, "c": {"d": "x"}}, "e": True}, {"a.b": 1, "a.c.d": "x", "e": True}),
+        ({"a.b": 1, "a": {"c": 2}}, {"a.b": 1, "a.c": 2}),
+    ],
+)
+def test_overrides_may_be_nested_as_the_config_is(written, found):
+    assert Draft(path="d", overrides=written).overrides == found
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [({"a.b": 1, "a": {"b": 2}}, "`a.b` is given twice, dotted and nested"), ({"a": {1: 2}}, "valid string"),
+     ({"a": {"b": [1]}}, "valid number"), ({"a": {}}, "valid number"), ([1], "valid dictionary")],
+)  # fmt: skip
+def test_an_override_that_cannot_be_meant_is_refused(written, why):
+    with pytest.raises(ValueError, match=why):
+        Draft.model_validate({"path": "d", "overrides": written})
 
 
 @pytest.mark.parametrize("name", ["HF_HOME", "HF_HUB_CACHE", "HOME"])

@@ -78,7 +78,7 @@ def both(*changes):
 def found(change, *, facts=None, draft=None):
     profile = Profile.model_validate(merge(QUIET, change))
     ours = KERNELS if profile.kernels == "b70" else None
-    return lint(profile, facts=facts, flags=FLAGS, draft=draft, kernels=ours)
+    return lint(profile, facts=facts, flags=FLAGS, draft=draft, kernels=ours, gates=GATES)
 
 
 def severities(rule, change, **given):
@@ -93,6 +93,7 @@ def facts(**more):
 
 KERNELS = Kernels(folder="/k", origin="shipped", version="0.1.0", digest="a" * 64, proven=("0.19.0", "0.20.2", "0.21.0",
                   "0.22.1", "0.24.0", "0.26.0", "0.31.0"), full_graphs=True, rivals=())  # fmt: skip
+GATES = {"B70_MTP_BF16_DRAFT": ["mtp-nightly"], "MY_GATE": ["mine", "other"]}
 EAGLE = spec("eagle3", draft={"path": "head"})
 HUB_EAGLE = spec("eagle3", draft={"hub": "owner/head"})
 HUB_LIFTED = spec("eagle3", draft={"hub": "owner/head", "overrides": {"max_position_embeddings": 8192}})
@@ -230,6 +231,7 @@ FIRES = [
     ("device-mask", "warning", env(ONEAPI_DEVICE_SELECTOR="level_zero:0")),
     ("python-path", "note", env(PYTHONPATH="/x")),
     ("gate", "error", env(B70_MTP_BF16_DRAFT="1")),
+    ("gate", "note", env(MY_GATE="1")),
     ("gate", "warning", env(B70_FP8_MODE="hybrid")),
     ("gate", "warning", env(TQ_USE_FUSED_SPEC="0")),
     ("package-mount", "error", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm"}]}),
@@ -603,3 +605,20 @@ def test_what_a_patch_brings_for_itself_to_read_is_no_concern():
 def test_a_profile_that_says_another_thing_of_a_patchs_variable_is_told():
     with pytest.raises(UsageError, match="patch `two` comes with 1"):
         patched(env(MINE="0"), MINE="1")
+
+
+@pytest.mark.parametrize(
+    ("proven", "told"),
+    [
+        (("0.30.0",), "0.30.0"),
+        (("0.19.0", "0.19.1", "0.20.0"), "0.19.0 to 0.20.0"),
+        (("0.19.1", "0.25.1", "0.27.1", "0.28.0"), "0.19.1 to 0.28.0 without 0.25.0 and 0.27.0"),
+        (("0.19.0", "0.20.2"), "0.19.0 to 0.20.2 without 0.20.0 and 0.20.1"),
+    ],
+)
+def test_the_versions_that_are_proven_are_told_by_their_ends_and_their_gaps(proven, told):
+    profile = Profile.model_validate(merge(QUIET, at("0.40.0", **OURS)))
+    [finding] = [each for each in lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, proven=proven))
+                 if each.rule == "kernels-unproven"]  # fmt: skip
+    assert f"(proven: {told})" in finding.message
+    assert "--set env.B70_KERNELS_UNPROVEN=0.40.0" in str(finding.hint)

@@ -32,8 +32,9 @@ def test_a_known_base_is_changed_at_its_anchor_and_nowhere_else():
 
 @pytest.mark.parametrize(("base", "times"), [("before\nafter\n", 0), ("old\nold\n", 2)])
 def test_an_anchor_that_is_not_there_once_is_refused_even_for_a_known_base(base, times):
-    with pytest.raises(Refused, match=f"{times} times"):
+    with pytest.raises(Refused, match=f"{times} times") as refused:
         patched("p", for_base(base), "vllm/a.py", base)
+    assert "patches show p" in refused.value.hint
 
 
 def test_an_unknown_base_is_refused_with_the_command_that_accepts_it():

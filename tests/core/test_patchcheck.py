@@ -41,7 +41,7 @@ def checked(text=TEXT, patch=None, accepted=(), vllm="0.21.0"):
         ({"text": None}, "unknown", "the image has no vllm/a.py"),
         ({"vllm": "0.24.0"}, "unknown", "it is for vLLM >=0.19,<0.23"),
         ({"patch": OVERLAY}, "applies", "is the file that it was made from"),
-        ({"patch": OVERLAY, "text": TEXT + "more\n"}, "unknown", "another than the one that it was made from"),
+        ({"patch": OVERLAY, "text": TEXT + "more\n"}, "unknown", "its base is " + digest(TEXT + "more\n")),
         ({"patch": SCRIPT}, "applies", "looks for its own anchors"),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b70ctl.core import plugin
-from b70ctl.core.deployment import changes
+from b70ctl.core.changes import changes
 from b70ctl.core.host import Host
 from b70ctl.core.place import Place
 from b70ctl.core.resolve import Request, resolve

@@ -109,6 +109,12 @@ def test_a_wrong_word_of_one_process_is_told_whatever_the_others_say(line, told)
     assert fault.startswith(told)
 
 
+def test_of_processes_that_all_fail_one_with_a_name_is_blamed():
+    failed = "Failed to load plugin b70_kernels"
+    fault = heard(said(failed, level="ERROR"), named(API), said(failed, CORE, "ERROR")).fault(NAME)
+    assert fault == f"EngineCore could not load the plugin {NAME}"
+
+
 def test_another_plugin_that_fails_is_not_ours():
     assert heard(*EARLY, said("Failed to load plugin b70_kernels_of_mine", CORE, "ERROR")).fault(NAME) is None
 

@@ -4,7 +4,7 @@ import pytest
 
 from b70ctl.core.preflight import ROOM_FOR_RECORDS, ROOM_FOR_RELEASE, CardHolder, Room, Seen, faults, refusal
 from b70ctl.errors import Exit, MachineError, Refused
-from tests.making import ADDRESS, a_host, a_profile, a_site, resolved, some_facts
+from tests.making import ADDRESS, a_host, a_profile, a_site, resolved
 
 PROFILE = a_profile(
     needs=[{"what": "example/vllm:1", "where": "build it"}, {"what": "some-model", "where": "download it"}]
@@ -13,7 +13,7 @@ DEPLOYMENT = resolved(PROFILE, a_site(), a_host(ADDRESS))
 
 
 def seen(**changes):
-    return Seen(**{"image_present": True, "facts": some_facts()} | changes)
+    return Seen(**{"image_present": True} | changes)
 
 
 def found(deployment=DEPLOYMENT, profile=PROFILE, **changes):
@@ -28,7 +28,6 @@ def test_where_all_is_well_nothing_is_said():
     ("changes", "what", "hint"),
     [
         ({"image_present": False}, "does not have the image", "build it"),
-        ({"facts": some_facts(vllm="0.22.0")}, "is for vLLM 0.21.0", "image.vllm=0.22.0"),
         ({"missing": ("/srv/models/some-model/config.json",)}, "does not exist", "download it"),
         ({"lost": (("/srv/models/d", "/data/d"),)}, "is a link to /data/d, which the container", "cp -rL"),
         ({"port_holder": "process 7 (nginx)"}, "port 8000 on 127.0.0.1 is taken by process 7", "--port N"),
@@ -46,11 +45,6 @@ def test_each_obstacle_is_told_with_what_to_do_about_it(changes, what, hint):
 def test_an_image_that_nobody_said_where_to_get_is_pulled():
     [fault] = found(profile=a_profile(), image_present=False)
     assert fault.hint == "docker pull example/vllm:1"
-
-
-def test_a_development_build_of_the_wanted_version_is_the_wanted_version():
-    profile = a_profile(image={"vllm": "0.21.1.dev17"})
-    assert found(profile=profile, facts=some_facts(vllm="0.21.1.dev17+g0a4756bb5")) == []
 
 
 def test_a_process_that_holds_the_card_cannot_be_adopted():

@@ -1,7 +1,5 @@
 """Sites on the real daemon; every test here is marked `docker`, and leaves nothing of its sites behind."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ WHEN is `before` or `after` the LINE-th line that the command writes into its jo
 never written, so it cuts nothing off. `B70CTL_TEST_CLOCK` moves the clock by that many seconds.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The command line, asked to stop when its result is recorded already, and once more as it ends."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

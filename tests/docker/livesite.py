@@ -114,6 +114,17 @@ class LiveSite:
         """A profile whose probes are down to two, for tests that switch often."""
         self.profile(name, probes={"skip": FAST_PROBES}, **more)
 
+    def triggered(self, name: str, *, env: Mapping[str, str] | None = None, **more: Any) -> None:
+        """A quick profile whose engine takes its faults from `fault`."""
+        folder = self.root / "trigger"
+        folder.mkdir(exist_ok=True)
+        self.quick(name, env={"STANDIN_TRIGGER": "/trigger/faults", **(env or {})},
+                   mounts=[{"source": str(folder), "target": "/trigger"}], **more)  # fmt: skip
+
+    def fault(self, names: str) -> None:
+        """What is wrong with such engines from now on; nothing, when it is empty."""
+        (self.root / "trigger" / "faults").write_text(names)
+
     def write_profile(self, name: str, text: str | bytes) -> Path:
         """A profile's file, as it stands."""
         path = self.root / "profiles" / f"{name}.yaml"

@@ -1,7 +1,5 @@
 """The command line, which takes any disk for one with room enough: what comes of it is what a test looks at."""
 
-from __future__ import annotations
-
 from b70ctl.__main__ import main
 from b70ctl.core import preflight
 

@@ -1,7 +1,5 @@
 """Containers that b70ctl did not make: adopted when asked, and never touched otherwise."""
 
-from __future__ import annotations
-
 import pytest
 from livesite import LiveSite, free_port, until
 
@@ -17,7 +15,9 @@ def test_a_container_on_the_port_is_refused_with_the_way_to_adopt_it(site: LiveS
     site.quick("a")
     old = site.by_hand("old", port=site.port)
     before = look(old)
-    assert f"--adopt {site.name}-old" in site.switch("a", code=1).err
+    ran = site.switch("a", code=1)
+    assert f"container {site.name}-old" in ran.err
+    assert f"--adopt {site.name}-old" in ran.err
     assert look(old) == before
     site.assert_nothing_serves()
 

@@ -1,7 +1,5 @@
 """Going back, stopping, keeping and forgetting."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -79,15 +77,12 @@ def test_a_rollback_starts_exactly_what_ran_whatever_the_profile_says_now(three:
 
 
 def test_a_rollback_that_fails_comes_back_too(site: LiveSite) -> None:
-    trigger = site.root / "trigger"
-    trigger.mkdir()
-    mounts = [{"source": str(trigger), "target": "/trigger"}]
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=mounts)
+    site.triggered("a")
     site.quick("b")
     site.switch("a")
     site.switch("b")
     serving = site.serving()
-    (trigger / "faults").write_text("garbage")
+    site.fault("garbage")
     site.run("rollback", "--yes").exits(5)
     site.assert_serves("b", serving)
     assert site.verdict(site.release("a"))["state"] == "failed"
@@ -221,12 +216,19 @@ def test_prune_forgets_old_releases_their_image_names_and_caches_and_no_other(si
     assert len(site.history()) == 9
 
 
-def test_a_release_whose_image_is_gone_is_not_gone_back_to(site: LiveSite) -> None:
+def test_a_release_that_lost_what_it_needs_is_not_gone_back_to(site: LiveSite) -> None:
     site.quick("a")
     site.quick("b")
     site.switch("a")
     site.switch("b")
     serving, started = site.serving(), site.engine().attrs["State"]["StartedAt"]
+    written = site.root / ".b70ctl" / "releases" / site.release("a") / "compose.yaml"
+    kept = written.read_text()
+    written.write_text(kept + "# another hand\n")
+    ran = site.run("rollback", "--yes").exits(1)
+    assert f"compose.yaml was changed since release {site.release('a')} was written" in ran.err
+    assert (site.serving(), site.engine().attrs["State"]["StartedAt"]) == (serving, started)
+    written.write_text(kept)
     (site.root / "models" / "tiny" / "config.json").unlink()
     (site.root / "models" / "tiny").rmdir()
     (site.root / "models").rmdir()

@@ -1,7 +1,5 @@
 """The oldest Compose that is promised does the whole job, and the one before it is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

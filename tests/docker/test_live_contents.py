@@ -1,7 +1,5 @@
 """What a release brings into the container: patched files, a draft's config, secrets; and who runs beside it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

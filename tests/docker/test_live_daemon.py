@@ -1,7 +1,5 @@
 """The daemon goes away in the middle. These come last: they disturb everybody who uses the private daemon."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

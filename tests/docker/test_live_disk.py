@@ -1,7 +1,5 @@
 """A disk that is full: what serves goes on serving, and nothing is left half written."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

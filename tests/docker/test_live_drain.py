@@ -1,7 +1,5 @@
 """Out of service and back: nothing in flight is lost, and however it is cut off it ends in one of two states."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -166,22 +164,19 @@ def test_restore_needs_nothing_but_the_disk(site: LiveSite) -> None:
 
 
 def test_a_restore_that_cannot_be_proven_leaves_the_site_drained(site: LiveSite) -> None:
-    trigger = site.root / "trigger"
-    trigger.mkdir()
-    mounts = [{"source": str(trigger), "target": "/trigger"}]
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=mounts)
+    site.triggered("a")
     site.write_site(router=HOOK)
     site.switch("a")
     site.run("drain", "--yes").exits(0)
     since = site.state()["drained"]
-    (trigger / "faults").write_text("garbage")
+    site.fault("garbage")
     ran = site.run("restore").exits(1)
     assert "the site stays drained" in ran.err
     assert "b70ctl rollback, or b70ctl switch PROFILE" in ran.err
     assert_drained(site, site.serving())
     assert site.state()["drained"] == since
     assert rotation(site)[-1].startswith("remove")
-    (trigger / "faults").write_text("")
+    site.fault("")
     site.run("restore").exits(0)
     assert_restored(site, "a")
 

@@ -1,7 +1,5 @@
 """Engines that fail, each in its own way: the one before must serve again, proven, and the failure must be told."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket
@@ -80,36 +78,16 @@ def test_a_first_switch_that_fails_leaves_nothing(site: LiveSite) -> None:
 
 
 def test_a_way_back_that_fails_too_is_told_and_the_next_switch_works(site: LiveSite) -> None:
-    trigger = site.root / "trigger"
-    trigger.mkdir()
-    site.profile(
-        "a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}]
-    )
+    site.triggered("a")
     site.profile("bad", env={"STANDIN_FAULT": "exit-at-start"})
     site.quick("b")
     site.switch("a")
     old = site.serving()
-    (trigger / "faults").write_text("garbage")
+    site.fault("garbage")
     ran = site.switch("bad", code=6)
     assert f"{old} could not be brought back" in ran.err
     assert site.history()[-1]["result"] == "unproven"
     assert site.get("/health")[0] in (0, 200)
-    site.assert_whole()
-    site.switch("b")
-    site.assert_serves("b")
-
-
-def test_an_engine_that_cannot_come_back_at_all_is_told(site: LiveSite) -> None:
-    trigger = site.root / "trigger"
-    trigger.mkdir()
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}])
-    site.profile("bad", env={"STANDIN_STAGE_SECONDS": "weights=3", "STANDIN_FAULT": "garbage"})
-    site.quick("b")
-    site.switch("a")
-    with site.begin("switch", "bad", "--yes") as child:
-        until(lambda: site.begun("await"), "the new engine boots")
-        (trigger / "faults").write_text("crash-at:weights")
-        assert child.wait(90) == 6
     site.assert_whole()
     site.switch("b")
     site.assert_serves("b")
@@ -142,12 +120,10 @@ real "$@"
 
 
 def test_an_engine_that_crashes_later_is_seen_and_can_be_switched_away_from(site: LiveSite) -> None:
-    trigger = site.root / "trigger"
-    trigger.mkdir()
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}])
+    site.triggered("a")
     site.quick("b")
     site.switch("a")
-    (trigger / "faults").write_text("crash-now")
+    site.fault("crash-now")
     until(lambda: site.get("/health")[0] == 0, "the engine is down")
     said = site.run("status").exits(0).out
     # Docker starts it again and again: between two starts there is nothing that could be asked
@@ -157,13 +133,11 @@ def test_an_engine_that_crashes_later_is_seen_and_can_be_switched_away_from(site
 
 
 def test_an_engine_that_crash_loops_is_still_the_way_back_that_is_told_as_failed(site: LiveSite) -> None:
-    trigger = site.root / "trigger"
-    trigger.mkdir()
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=[{"source": str(trigger), "target": "/trigger"}])
+    site.triggered("a")
     site.quick("bad", env={"STANDIN_FAULT": "exit-at-start"})
     site.quick("b")
     site.switch("a")
-    (trigger / "faults").write_text("crash-at:weights")
+    site.fault("crash-at:weights")
     site.engine().restart()
     until(lambda: site.engine().attrs["RestartCount"] > 0, "it crashes and is started again by Docker")
     site.switch("bad", code=6)

@@ -1,7 +1,5 @@
 """A hook, a name and a cut-off window keep nobody from the way back."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Images: asked what they hold, and pinned, with a registry on loopback and without any."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

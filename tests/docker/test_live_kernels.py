@@ -1,7 +1,5 @@
 """The kernels' programs in a container of the engine's image: what it gets, what is kept, and that none is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

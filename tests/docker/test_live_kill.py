@@ -1,7 +1,5 @@
 """kill -9 at every line of the journal: the next command brings it to one good end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

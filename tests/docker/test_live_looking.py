@@ -1,7 +1,5 @@
 """Commands that only look touch nothing: not the site's files, not one object in Docker."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -105,9 +103,13 @@ def test_a_dead_engine_is_a_status_of_1_where_that_is_asked_and_a_stopped_one_is
 
 def test_a_plan_is_what_a_switch_does(watched: LiveSite) -> None:
     watched.switch("a")
-    planned = watched.run("plan", "b", "--json").exits(0).data()
-    ran = watched.switch("b", "--json")
-    done = next(event for line in ran.out.splitlines() if (event := json.loads(line))["event"] == "plan")["plan"]
+    doubtful = ("--set", "env.VLLM_NONSENSE=1")
+    planned = watched.run("plan", "b", "--json", *doubtful).exits(0).data()
+    ran = watched.switch("b", "--json", *doubtful)
+    event = next(event for line in ran.out.splitlines() if (event := json.loads(line))["event"] == "plan")
+    done = event["plan"]
+    assert [each["message"][:19] for each in event["warnings"]] == ["env.VLLM_NONSENSE: "]
+    assert planned["warnings"] == event["warnings"]
     assert [step["verb"] for step in planned["steps"]] == [step["verb"] for step in done["steps"]]
     assert [step["verb"] for step in planned["undo"]] == [step["verb"] for step in done["undo"]]
     assert planned["wanted"] == done["wanted"]

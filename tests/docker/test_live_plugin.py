@@ -1,7 +1,5 @@
 """Our kernels as vLLM's plugin on a real daemon: carried, found by every process, proven; one without them: undone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -26,7 +24,9 @@ def test_the_kernels_are_proven_in_every_process_and_a_worker_without_them_bring
     ran = site.switch("old")
 
     old = site.assert_serves("old")
-    assert "b70_kernels 0.1.0 in APIServer, EngineCore, Worker_TP0, Worker_TP1" in ran.err
+    proof = "b70_kernels 0.1.0 in APIServer, EngineCore, Worker_TP0, Worker_TP1"
+    assert ["kernels", "ok", proof] in [line.split(maxsplit=2) for line in ran.err.splitlines()]
+    assert f"  {proof}\n" in ran.err
     boot = site.verdict(old)["boot"]
     assert boot["kernels_in"] == ["APIServer", "EngineCore", "Worker_TP0", "Worker_TP1"]
     assert "b70_kernels 0.1.0" in site.run("status").exits(0).out

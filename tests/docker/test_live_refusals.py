@@ -1,7 +1,5 @@
 """What stands in the way is found before anything is stopped, and named."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import stat
@@ -44,17 +42,6 @@ def test_a_port_that_a_process_has_is_named_with_its_holder(site: LiveSite) -> N
     assert "--port" in ran.err
     site.assert_nothing_serves()
     assert site.releases() == {}
-
-
-def test_a_port_that_another_container_has_is_named_and_that_container_is_left(site: LiveSite) -> None:
-    site.quick("a")
-    other = site.by_hand("other", port=site.port)
-    ran = site.switch("a", code=1)
-    assert f"container {site.name}-other" in ran.err
-    assert f"--adopt {site.name}-other" in ran.err
-    other.reload()
-    assert other.status == "running"
-    site.assert_nothing_serves()
 
 
 @pytest.mark.parametrize(

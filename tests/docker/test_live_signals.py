@@ -1,7 +1,5 @@
 """Being asked to stop, by a person, a logout or the system: what was begun is undone."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

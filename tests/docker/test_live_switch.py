@@ -1,7 +1,5 @@
 """The main job on a real daemon: from one engine to the next, proven, and what is left behind."""
 
-from __future__ import annotations
-
 import json
 import stat
 
@@ -88,14 +86,6 @@ def test_events_of_a_switch_are_one_json_object_a_line_for_programs(site: LiveSi
     assert begun == ["write", "start", "await", "probe", "serve"]
     assert {event["stage"] for event in events if event["event"] == "booting"}
     assert all(event["passed"] in (True, None) for event in events if event["event"] == "probed")
-
-
-def test_nobody_is_switched_without_having_been_asked(site: LiveSite) -> None:
-    site.profile("a")
-    ran = site.run("switch", "a").exits(2)
-    assert "--yes" in ran.err
-    assert site.containers() == []
-    assert site.releases() == {}
 
 
 def test_boot_facts_are_read_off_the_log_and_kept(site: LiveSite) -> None:

@@ -1,7 +1,5 @@
 """Whatever stands in a profile arrives byte for byte in the argv and the environment of a real container."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

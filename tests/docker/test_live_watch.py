@@ -1,7 +1,5 @@
 """watch on a real daemon: what is captured, what is restarted, and when it leaves everything as it is."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -85,19 +83,12 @@ def faulty(site: LiveSite) -> LiveSite:
 def serving(site: LiveSite, **watch: Any) -> LiveSite:
     (site.root / "key").write_text(SECRET)
     (site.root / "token").write_text("hf_0123456789")
-    trigger = site.root / "trigger"
-    trigger.mkdir(exist_ok=True)
     secrets = {"VLLM_API_KEY": {"file": "key"}, "HF_TOKEN": {"file": "token"}}
     site.write_site(watch=QUICK | watch, secrets=secrets)
-    mounts = [{"source": str(trigger), "target": "/trigger"}]
-    site.quick("a", env={"STANDIN_TRIGGER": "/trigger/faults"}, mounts=mounts)
+    # a request that hangs is given up at once
+    site.triggered("a", env={"STANDIN_SHUTDOWN_SECONDS": "0.1"})
     site.switch("a")
     return site
-
-
-def fault(site: LiveSite, names: str) -> None:
-    """What is wrong with the engine from now on."""
-    (site.root / "trigger" / "faults").write_text(names)
 
 
 def started(site: LiveSite) -> str:
@@ -118,12 +109,12 @@ def test_an_engine_that_answers_nonsense_is_captured_then_restarted_and_proven(f
     before = started(site)
     with watching(site) as watch:
         watch.hears("healthy")
-        fault(site, "garbage")
+        site.fault("garbage")
         assert watch.hears("fault")["kind"] == "degenerate"
         captured = Path(watch.hears("incident")["text"])
         assert started(site) == before
         watch.hears("restart")
-        fault(site, "")
+        site.fault("")
         watch.hears("restarted")
         watch.hears("healthy")
         watch.stop()
@@ -157,45 +148,23 @@ def assert_whole_and_private(folder: Path) -> None:
         assert text
 
 
-def test_a_fault_that_is_over_when_the_lock_is_in_hand_is_left_alone(faulty: LiveSite) -> None:
-    site = faulty
-    before = started(site)
-    with watching(site) as watch:
-        watch.hears("healthy")
-        fault(site, "garbage")
-        watch.hears("fault")
-        fault(site, "")  # while the incident is captured
-        watch.hears("stood-down")
-        watch.hears("healthy")
-        watch.stop()
-    assert started(site) == before
-    assert restarts(site) == []
-
-
-def test_an_engine_that_takes_a_probe_and_gives_no_token_is_a_wedge(site: LiveSite) -> None:
-    serving(site, confirm=1)
-    with watching(site) as watch:
-        watch.hears("healthy")
-        fault(site, "hang")
-        assert watch.hears("fault")["kind"] == "wedge"
-        watch.hears("restart")
-        fault(site, "")
-        watch.hears("restarted")
-        watch.stop()
-    site.assert_whole()
-    assert restarts(site) == ["done"]
-
-
-def test_an_idle_engine_that_hangs_after_the_first_token_of_a_probe_is_a_wedge(faulty: LiveSite) -> None:
-    site = faulty
-    with watching(site) as watch:
-        watch.hears("healthy")
-        fault(site, "hang-after-first-token")
-        assert watch.hears("fault")["kind"] == "wedge"
-        watch.hears("restart")
-        fault(site, "")
-        watch.hears("restarted")
-        watch.stop()
+@pytest.mark.parametrize(
+    ("fault", "watch", "kind"),
+    [("hang", {"confirm": 1}, "wedge"), ("hang-after-first-token", {}, "wedge"), ("never-healthy", {}, "unreachable")],
+    ids=["no token", "no second token", "no health"],
+)
+def test_an_engine_that_stands_still_is_restarted_and_proven(
+    site: LiveSite, fault: str, watch: dict[str, int], kind: str
+) -> None:
+    serving(site, **watch)
+    with watching(site) as watched:
+        watched.hears("healthy")
+        site.fault(fault)
+        assert watched.hears("fault")["kind"] == kind
+        watched.hears("restart")
+        site.fault("")
+        watched.hears("restarted")
+        watched.stop()
     site.assert_whole()
     assert restarts(site) == ["done"]
 
@@ -204,30 +173,16 @@ def test_requests_that_run_without_a_token_are_a_wedge_though_no_probe_is_due(fa
     site = faulty
     with watching(site, "--every", "60") as watch:
         watch.hears("healthy")
-        fault(site, "hang-after-first-token")
+        site.fault("hang-after-first-token")
         asked = threading.Thread(target=site.ask, args=("a", "Count from 1 to 1000."), kwargs={"key": SECRET})
         asked.start()
         assert "1 requests run, and no token came for" in watch.hears("fault")["text"]
         watch.hears("restart")
-        fault(site, "")
+        site.fault("")
         watch.hears("restarted")
         watch.stop()
         asked.join()
     assert restarts(site) == ["done"]
-
-
-def test_an_engine_that_does_not_answer_health_is_restarted(faulty: LiveSite) -> None:
-    site = faulty
-    with watching(site) as watch:
-        watch.hears("healthy")
-        fault(site, "never-healthy")
-        watch.hears("unwell")
-        assert watch.hears("fault")["kind"] == "unreachable"
-        watch.hears("restart")
-        fault(site, "")
-        watch.hears("restarted")
-        watch.stop()
-    site.assert_whole()
 
 
 def test_an_engine_that_was_stopped_behind_our_back_is_gone_and_is_brought_back(faulty: LiveSite) -> None:
@@ -248,9 +203,9 @@ def test_an_engine_that_died_and_that_docker_started_again_is_captured_and_left_
     site = faulty
     with watching(site) as watch:
         watch.hears("healthy")
-        fault(site, "crash-now")
+        site.fault("crash-now")
         until(lambda: site.engine().attrs["RestartCount"], "Docker starts it again")
-        fault(site, "")
+        site.fault("")
         assert watch.hears("fault")["kind"] == "ended"
         captured = Path(watch.hears("incident")["text"])
         watch.stop()
@@ -262,10 +217,10 @@ def test_an_engine_that_ends_in_every_boot_is_gone_with_its_exit_code_and_does_n
     site = faulty
     with watching(site) as watch:
         watch.hears("healthy")
-        fault(site, "crash-now")
+        site.fault("crash-now")
         found = watch.hears("fault")
         assert (found["kind"], "exit code " in found["text"]) == ("gone", True)
-        fault(site, "")
+        site.fault("")
         watch.hears("restarted", "stood-down")
         watch.hears("healthy")
         watch.stop()
@@ -274,7 +229,7 @@ def test_an_engine_that_ends_in_every_boot_is_gone_with_its_exit_code_and_does_n
 
 def test_with_no_restart_left_it_captures_says_so_and_ends(site: LiveSite) -> None:
     serving(site, restarts=1)
-    fault(site, "garbage")
+    site.fault("garbage")
     with watching(site) as watch:
         watch.hears("fault")
         watch.hears("restart-failed")  # it is as broken after the restart
@@ -287,15 +242,15 @@ def test_with_no_restart_left_it_captures_says_so_and_ends(site: LiveSite) -> No
         watch.hears("fault")
         watch.ends(1)
     assert restarts(site) == ["unproven"]
-    fault(site, "")
+    site.fault("")
     site.run("restart", "--yes").exits(0)
     site.run("watch", "--once").exits(0)
     # and what a person proved since begins a new count
     with watching(site) as watch:
         watch.hears("healthy")
-        fault(site, "garbage")
+        site.fault("garbage")
         watch.hears("restart")
-        fault(site, "")
+        site.fault("")
         watch.hears("restarted")
         watch.stop()
     assert restarts(site) == ["unproven", "done"]
@@ -323,19 +278,6 @@ def test_it_waits_while_another_command_is_at_work_and_while_the_site_is_drained
     assert incidents(site) == []
 
 
-def test_it_follows_what_comes_to_serve(faulty: LiveSite) -> None:
-    site = faulty
-    site.quick("b")
-    with watching(site) as watch:
-        assert site.serving() in watch.hears("following")["text"]
-        watch.hears("healthy")
-        site.switch("b")
-        assert site.serving() in watch.hears("following")["text"]
-        watch.hears("healthy")
-        watch.stop()
-    assert restarts(site) == []
-
-
 def test_one_watch_a_site(faulty: LiveSite) -> None:
     with watching(faulty) as watch:
         watch.hears("healthy")
@@ -349,11 +291,11 @@ def test_looking_once_tells_by_its_exit_status_and_touches_nothing(faulty: LiveS
     site = faulty
     before = site.tree(), site.docker_state()
     assert site.run("watch", "--once").exits(0).out.startswith("healthy: capital: ")
-    fault(site, "garbage")
+    site.fault("garbage")
     tree = site.tree()
     assert site.run("watch", "--once", "--json").exits(1).data()["verdict"] == "degenerate"
     assert site.tree() == tree
-    fault(site, "never-healthy")
+    site.fault("never-healthy")
     assert site.run("watch", "--once", "--json").exits(1).data()["verdict"] == "unreachable"
     (site.root / "trigger" / "faults").unlink()
     site.engine().kill()
@@ -398,39 +340,15 @@ def test_a_watch_that_is_killed_in_its_restart_leaves_a_journal_that_recovers(
     assert restarts(site)[0] in ("done", "finished", "rolled-back", "recovered")
 
 
-def test_a_watch_that_comes_back_brings_its_own_restart_to_its_end(faulty: LiveSite) -> None:
-    site = faulty
-    site.engine().stop(timeout=5)
-    assert site.cut("after", 2 + 2, "watch", "--json").code == -signal.SIGKILL
-    with watching(site) as watch:
-        watch.hears("recovered")
-        watch.hears("healthy")
-        watch.stop()
-    site.assert_whole()
-    assert site.engine().status == "running"
-
-
-def test_what_somebody_else_left_cut_off_is_theirs_to_recover(faulty: LiveSite) -> None:
-    site = faulty
-    assert site.cut("after", 4, "restart", "--yes").code == -signal.SIGKILL
-    with watching(site) as watch:
-        assert "b70ctl recover" in watch.hears("paused")["text"]
-        site.run("recover").exits(0)
-        watch.hears("healthy")
-        watch.stop()
-    assert restarts(site) == []
-
-
 def test_a_signal_in_a_restart_undoes_it_and_ends_with_0(faulty: LiveSite) -> None:
     site = faulty
-    slow = {"STANDIN_TRIGGER": "/trigger/faults", "STANDIN_BOOT_SECONDS": "4"}
-    site.quick("b", env=slow, mounts=[{"source": str(site.root / "trigger"), "target": "/trigger"}])
+    site.triggered("b", env={"STANDIN_BOOT_SECONDS": "4"})
     site.switch("b")
     with watching(site) as watch:
         watch.hears("healthy")
-        fault(site, "garbage")
+        site.fault("garbage")
         watch.hears("restart")
-        fault(site, "")
+        site.fault("")
         # once it hears signals, in the middle of its boot
         until(lambda: site.begun("await") and site.engine().logs().count(b"vLLM API server version") == 2, "it boots")
         os.kill(watch.child.pid, signal.SIGTERM)

@@ -1,7 +1,5 @@
 """A window: each profile has its turn alone, in the dark, and what served before serves again, proven."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -233,9 +231,7 @@ def test_a_profile_that_is_not_proven_ends_the_window_with_production_proven(
 
 def test_an_engine_that_dies_under_the_command_is_named(site: LiveSite) -> None:
     dark = serving_site(site)
-    (site.root / "trigger").mkdir()
-    site.quick("b", env={"STANDIN_TRIGGER": "/trigger/faults"},
-               mounts=[{"source": str(site.root / "trigger"), "target": "/trigger"}])  # fmt: skip
+    site.triggered("b")
     (site.root / "until_gone.py").write_text(UNTIL_GONE)
     command = (sys.executable, "until_gone.py", "trigger/faults")
     ran = site.run(*dark.words("b", command=command)).exits(5)

@@ -1,7 +1,5 @@
 """A window that is cut off: whenever and however that happens, production serves again, proven, and alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -48,7 +46,7 @@ def assert_back(dark: Dark, release: str) -> None:
 # --- kill -9 ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("when", "line"), boundaries(*WINDOW, every=True))
+@pytest.mark.parametrize(("when", "line"), boundaries(*WINDOW))
 def test_a_killed_window_is_recovered_with_production_proven(shared: Dark, when: str, line: int) -> None:
     release, container = ready(shared), shared.site.engine().id
     killed(shared.site, when, line, *shared.words("b"))

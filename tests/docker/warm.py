@@ -4,8 +4,6 @@ Each run is a process of its own, with its own arguments, folder, environment an
 imported everything and done nothing else. What begins with a fresh interpreter is begun by `LiveSite.begin`.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What the tests of windows share: the command line of one, and a command that looks around."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

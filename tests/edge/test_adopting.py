@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from b70ctl.core.changes import changes
 from b70ctl.core.compose import LABEL
-from b70ctl.core.deployment import changes
 from b70ctl.edge.adopting import adopted_release
 from b70ctl.edge.container import as_container
 from b70ctl.errors import Refused

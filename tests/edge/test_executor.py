@@ -24,34 +24,14 @@ from b70ctl.errors import (
     MachineError,
     Refused,
     RolledBack,
+    Unpatched,
     Unproven,
 )
 from tests.making import a_release
 from tests.stub_daemon import absence, refusal
-from tests.stub_site import NEW, OLD, SWITCH, a_stub_site, counting_disk, quiet, without_engines
+from tests.stub_site import FAULTS, FULL, NEW, NONSENSE, OLD, SWITCH, a_stub_site, counting_disk, quiet
 
-FULL = partial(MachineError, "No space left on device")
-FAULTS = {
-    "refused": {"error": refusal},
-    "done and refused": {"error": refusal, "late": True},
-    "refused from then on": {"error": refusal, "lasting": True},
-    "away": {"error": absence},
-    "done and away": {"error": absence, "late": True},
-    "away from then on": {"error": absence, "lasting": True},
-    "surprised": {"error": partial(TypeError, "surprise")},
-    "no file": {"error": partial(OSError, errno.ENOENT, "No such file")},
-    "not sensible": {"error": partial(EngineError, "nonsense")},
-}
-
-
-@pytest.fixture(autouse=True)
-def no_engines(monkeypatch):
-    without_engines(monkeypatch)
-
-
-@pytest.fixture
-def site(tmp_path):
-    return a_stub_site(tmp_path)
+pytestmark = pytest.mark.usefixtures("no_engines")
 
 
 def calls_of_a_switch(folder, method=None):
@@ -168,7 +148,7 @@ def test_two_failures_never_leave_two_engines_or_an_unnamed_one(tmp_path_factory
 
 def test_a_first_switch_that_fails_leaves_nothing_that_runs(site):
     site.daemon.containers.clear()
-    site.daemon.on("probe", partial(EngineError, "nonsense"))
+    site.daemon.on("probe", NONSENSE)
     plan = plan_switch(NEW.id, None, because="asked for", new=True)
     raised = site.outcome(lambda: site.carry_out(plan))
     assert (type(raised), raised.exit_code, raised.hint) == (EngineError, Exit.FAILED, f"b70ctl logs {NEW.id}")
@@ -181,7 +161,7 @@ def test_a_first_switch_that_fails_leaves_nothing_that_runs(site):
 
 
 def test_an_engine_that_answers_nonsense_is_replaced_by_the_old_one_and_leaves_its_log(site):
-    site.daemon.on("probe", partial(EngineError, "nonsense"))
+    site.daemon.on("probe", NONSENSE)
     with pytest.raises(RolledBack, match="nonsense") as raised:
         site.switch()
     assert raised.value.hint == f"b70ctl logs {NEW.id}"
@@ -189,6 +169,13 @@ def test_an_engine_that_answers_nonsense_is_replaced_by_the_old_one_and_leaves_i
     assert site.store.verdict(NEW.id).why == "nonsense"
     assert site.store.verdict(OLD.id).op == site.last.number
     assert site.daemon.containers[f"c-{OLD.id}"]["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+
+
+def test_a_patch_that_has_left_nothing_is_told_by_what_it_is_and_not_by_a_log(site):
+    site.daemon.on("probe", partial(Unpatched, "no marker", hint="b70ctl patches show one"))
+    with pytest.raises(RolledBack, match="no marker") as raised:
+        site.switch()
+    assert raised.value.hint == "b70ctl patches show one"
 
 
 def test_a_refused_start_on_the_way_back_is_unproven_and_the_journal_is_closed(site):
@@ -452,7 +439,7 @@ def test_an_adopted_container_is_neither_removed_nor_left_without_its_policy(tmp
     plan = plan_switch(NEW.id, adopted.id, because="asked for", new=True, adopt=True)
     world = site.world
     site.world = lambda **more: world(adopted=adopted, **more)
-    site.daemon.on("probe", partial(EngineError, "nonsense"))
+    site.daemon.on("probe", NONSENSE)
     with pytest.raises(RolledBack):
         site.carry_out(plan)
     restart = site.daemon.containers["hand"]["HostConfig"]["RestartPolicy"]

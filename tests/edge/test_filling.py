@@ -14,14 +14,16 @@ from b70ctl.core.site import Site
 from b70ctl.edge.filling import (
     MOST_CARRIED,
     contents,
+    damage,
     fill,
     fingerprints,
+    hashes,
     scratch,
     unfit,
 )
 from b70ctl.edge.secretfiles import MOST_SECRET, kept_secrets, read_secrets
 from b70ctl.errors import MachineError, Refused, UsageError
-from tests.making import SITE_PACKAGES, a_patch, a_profile, resolved
+from tests.making import SITE_PACKAGES, a_patch, a_profile, a_release, resolved
 from tests.no_files import NO_FILES
 
 BASE = b"before\nold\nafter\n"
@@ -109,11 +111,28 @@ def test_what_cannot_be_copied_is_told_before_anything_is_prepared(tmp_path):
     there.write_text("x = 1\n")
     tree = Order(kind="tree", to="files/t", target="/t", name="t", source=str(tmp_path / "no-folder"))
     orders = (copied(there), copied(there, sha256="0" * 64), copied(gone), tree)
-    found = unfit(DEPLOYMENT.model_copy(update={"files": orders}), SCRIPTS)
+    found = unfit(orders, SCRIPTS)
     assert [("is not the file" in error.what, "cannot be read" in error.what) for error in found] == [
         (True, False), (False, True), (False, True),
     ]  # fmt: skip
     assert found[1].hint == "github.com/somebody/scripts"
+
+
+@pytest.mark.parametrize(("harm", "told"), [
+    (lambda path: path.unlink(), "cannot be read"),
+    (lambda path: path.write_text("another"), "was changed since release 0007-p-"),
+    (lambda path: None, None),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["files/s/s.py", "compose.yaml"])
+def test_a_release_knows_what_was_written_into_it(tmp_path, harm, told, name):
+    files = {"files/s/s.py": b"x = 1\n"}
+    release = a_release(7, contents=hashes(files, "services: {}\n"))
+    fill(tmp_path, files, "services: {}\n", {"K": "secret"})
+    harm(tmp_path / name)
+    found = damage(release, tmp_path)
+    assert [(str(tmp_path / name) in error.what, told in error.what) for error in found] == [(True, True)] * bool(told)
+    assert "secrets.env" not in release.contents
+    assert damage(a_release(1), tmp_path) == []
 
 
 def test_a_script_that_is_not_the_named_one_is_refused(tmp_path):

@@ -67,8 +67,9 @@ def test_a_script_that_names_no_marker_is_told_of_and_does_not_stop_the_switch(t
 def test_an_engine_that_imports_something_else_is_not_asked_anything_and_fails(site, changes):
     answers(site, **changes)
     world = site.world()
-    with pytest.raises(EngineError, match="the engine was not proven: files: "):
+    with pytest.raises(EngineError, match="the engine was not proven: files: ") as raised:
         take(Step(verb=Verb.PROBE, subject=PATCHED.id, because="asked for"), world)
+    assert raised.value.hint == ("b70ctl patches show one" if "missing" in changes else None)
     assert world.findings[PATCHED.id][0]["passed"] is False
 
 

@@ -38,7 +38,7 @@ def put(daemon, name, **about):
 
 
 def seen(daemon, deployment, leaving=(), host=None, *, root=True):
-    return look(deployment, None, host or Host(), daemon, leaving, root=root)
+    return look(deployment, host or Host(), daemon, leaving, root=root)
 
 
 def test_nothing_is_touched(daemon, listening):
@@ -129,18 +129,18 @@ def test_a_path_that_may_not_be_looked_at_is_the_daemons_to_find(daemon, monkeyp
 
 def test_the_disks_of_the_site_and_of_docker_are_looked_at_where_an_engine_is_to_be_stopped(daemon, tmp_path):
     store = tmp_path / "not" / "there" / "yet"
-    assert look(at(1), None, Host(), daemon, (), root=True).rooms == ()
-    [site] = look(at(1), None, Host(), daemon, (), root=True, store=store).rooms
+    assert look(at(1), Host(), daemon, (), root=True).rooms == ()
+    [site] = look(at(1), Host(), daemon, (), root=True, store=store).rooms
     assert site.folder == str(store)
     assert site.free > 0
     daemon.keeps = tmp_path
-    _, docker = look(at(1), None, Host(), daemon, (), root=False, store=store).rooms
+    _, docker = look(at(1), Host(), daemon, (), root=False, store=store).rooms
     assert docker.folder == str(tmp_path)
     assert "docker system df" in docker.look
 
 
 def test_what_is_held_back_for_root_is_no_room_for_others(daemon, tmp_path):
-    room = {root: look(at(1), None, Host(), daemon, (), root=root, store=tmp_path).rooms[0].free for root in (0, 1)}
+    room = {root: look(at(1), Host(), daemon, (), root=root, store=tmp_path).rooms[0].free for root in (0, 1)}
     assert room[0] <= room[1]
 
 

@@ -9,25 +9,18 @@ from hypothesis import strategies as st
 from b70ctl.core.journal import Event
 from b70ctl.core.plan import Verb, plan_prune, plan_restart, plan_snapshot, plan_start, plan_stop, plan_switch
 from b70ctl.core.progress import StepBegun
-from b70ctl.errors import B70Error, DaemonAway, DaemonError, EngineError, MachineError, Unproven
+from b70ctl.errors import B70Error, DaemonAway, DaemonError, MachineError, Unproven
 from tests.making import a_release
 from tests.stub_daemon import Killed, absence, refusal
-from tests.stub_site import NEW, OLD, SWITCH, a_stub_site, counting_disk, without_engines
+from tests.stub_site import FULL, NEW, NONSENSE, OLD, SWITCH, a_stub_site, counting_disk
 
-FULL = partial(MachineError, "No space left on device")
-NONSENSE = partial(EngineError, "nonsense")
-
-
-@pytest.fixture(autouse=True)
-def no_engines(monkeypatch):
-    without_engines(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_engines")
 
 
 @pytest.fixture
-def site(tmp_path, monkeypatch):
-    found = a_stub_site(tmp_path)
-    counting_disk(monkeypatch, found)
-    return found
+def site(site, monkeypatch):
+    counting_disk(monkeypatch, site)
+    return site
 
 
 def kill(site, act, method=None, nth=1, *, late=False):

@@ -21,20 +21,13 @@ from b70ctl.edge.steps import take
 from b70ctl.errors import B70Error, DaemonAway, DaemonError, EngineError, MachineError, Refused
 from tests.making import a_release
 from tests.stub_daemon import StubDaemon, absence, refusal
-from tests.stub_site import NEW, OLD, a_stub_site, counting_disk, without_engines
+from tests.stub_site import NEW, OLD, a_stub_site, counting_disk
 
 GONE = a_release(3, "gone", OLD.deployment.model_copy(update={"cache_volume": "its-own-cache"}))
 TAG = f"b70ctl/{GONE.deployment.site}:{GONE.id}"
 
 
-@pytest.fixture(autouse=True)
-def no_engines(monkeypatch):
-    without_engines(monkeypatch)
-
-
-@pytest.fixture
-def site(tmp_path):
-    return a_stub_site(tmp_path)
+pytestmark = pytest.mark.usefixtures("no_engines")
 
 
 def step(verb, release=OLD, **more):

@@ -1,6 +1,5 @@
 """Wherever a window fails or is killed, production serves again; the daemon here lets no two engines run."""
 
-import errno
 import os
 import signal
 from functools import partial
@@ -25,31 +24,19 @@ from b70ctl.errors import (
     DaemonAway,
     EngineError,
     Interrupted,
-    MachineError,
     Refused,
     RolledBack,
     Unproven,
 )
 from tests.making import a_release, resolved
-from tests.stub_daemon import Killed, absence, refusal
-from tests.stub_site import OLD, a_stub_site, counting_disk, quiet, without_engines
+from tests.stub_daemon import Killed, refusal
+from tests.stub_site import FAULTS as STUBBED
+from tests.stub_site import FULL, NONSENSE, OLD, a_stub_site, counting_disk, quiet
 
 DARK = {name: in_the_dark(resolved(name=name), 8001) for name in "bc"}
 B, C = a_release(2, "b", DARK["b"], dark=True), a_release(3, "c", DARK["c"], dark=True)
 TRIED = (B.id, C.id)
-NONSENSE = partial(EngineError, "nonsense")
-FULL = partial(MachineError, "No space left on device")
-FAULTS = {
-    "refused": {"error": refusal},
-    "done and refused": {"error": refusal, "late": True},
-    "refused from then on": {"error": refusal, "lasting": True},
-    "away": {"error": absence},
-    "away from then on": {"error": absence, "lasting": True},
-    "surprised": {"error": partial(TypeError, "surprise")},
-    "no file": {"error": partial(OSError, errno.ENOENT, "No such file")},
-    "not sensible": {"error": NONSENSE},
-    "a command that failed": {"error": partial(CommandFailed, "exit 3")},
-}
+FAULTS = {**STUBBED, "a command that failed": {"error": partial(CommandFailed, "exit 3")}}
 
 
 def plan(serving=OLD.id, **more):
@@ -62,15 +49,9 @@ CALLS = 90
 
 
 @pytest.fixture(autouse=True)
-def no_engines(monkeypatch):
-    without_engines(monkeypatch)
+def no_commands(no_engines, monkeypatch):
     monkeypatch.setitem(steps.STEPS, Verb.SETTLE, lambda step, world: world.daemon.call("settle", step.subject))
     monkeypatch.setitem(steps.STEPS, Verb.RUN, lambda step, world: world.daemon.call("run", step.subject))
-
-
-@pytest.fixture
-def site(tmp_path):
-    return a_stub_site(tmp_path)
 
 
 def a_site_that_serves(folder, serving=True):

@@ -1,7 +1,5 @@
 """As much of vLLM 0.19 as it is taught through, in place of the real one; its configs are pydantic's, as vLLM's are."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import sys

@@ -1,7 +1,5 @@
 """As much of vLLM as the plugin touches before a layer is made, in place of the real one."""
 
-from __future__ import annotations
-
 import enum
 import sys
 import types

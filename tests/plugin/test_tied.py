@@ -1,7 +1,5 @@
 """What plugin and b70ctl each write down says the same: who is accepted, by which names, and the line in the log."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """A vLLM that the plugin does not fit is left as it was, however late that is found out."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable

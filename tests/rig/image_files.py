@@ -11,7 +11,8 @@ from .places import CHECKOUT
 
 SITE = "opt/venv/lib/python3.12/site-packages"
 MARLIN = "vllm/model_executor/layers/quantization/utils/marlin_utils.py"
-ENGINE = CHECKOUT / "tests" / "rig" / "engine.py"
+ENGINE = CHECKOUT / "tests" / "rig" / "engine"
+"""The stand-in's package: Python runs the folder, images have it under a name of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ def check_moe_marlin_supports_layer(layer, group_size):
 def entries(family: Family) -> Iterator[Entry]:
     """Every path that the family's image has on top of the root filesystem."""
     yield from _interpreter()
-    yield Entry(f"{SITE}/b70ctl_standin_engine.py", ENGINE.read_text())
+    for module in sorted(ENGINE.glob("*.py")):
+        yield Entry(f"{SITE}/b70ctl_standin_engine/{module.name}", module.read_text())
     yield Entry("opt/venv/bin/vllm", VLLM, mode=0o755)
     yield Entry("opt/image/python/image_marker.py", MARKER)
     yield from _package(f"{SITE}/vllm", family.vllm)

@@ -1,7 +1,5 @@
 """An engine process per test, and the daemon with its images for tests that are marked `docker`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

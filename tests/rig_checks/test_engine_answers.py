@@ -1,7 +1,5 @@
 """The stand-in's HTTP surface: what clients and probes rely on."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -10,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rig import engine
+from tests.rig.engine.answering import answer
+from tests.rig.engine.words import spelled, tokens
 from tests.rig.engine_process import WEATHER_TOOL, Start
 
 
@@ -26,44 +25,44 @@ from tests.rig.engine_process import WEATHER_TOOL, Start
         ("On 2026-07-04, what colour is the sky? One word please.", "Blue"),
         ("Reply with exactly the text 'pong' and nothing else.", "pong"),
         ("Count from 3 to 6.", "3, 4, 5, 6"),
-        ("Count from five down to two.".replace("down ", ""), "five, four, three, two"),
+        ("Count from five to two.", "five, four, three, two"),
         ("Filler. The code word is HERON-42. More filler.\nWhat is the code word?", "HERON-42"),
         ("Earlier: my name is Ada. Now: what is my name?", "Ada"),
     ],
 )
 def test_simple_questions_are_answered_rightly(asked: str, expected: str) -> None:
-    assert engine.answer(asked) == expected
+    assert answer(asked) == expected
 
 
 def test_counting_in_words_reaches_its_end() -> None:
-    words = engine.answer("Count from one to thirty in words, separated by commas.").split(", ")
+    words = answer("Count from one to thirty in words, separated by commas.").split(", ")
     assert (words[0], words[20], words[-1], len(words)) == ("one", "twenty-one", "thirty", 30)
 
 
 def test_json_is_made_of_the_keys_that_were_asked_for() -> None:
-    body = engine.answer('Reply with a JSON object with keys "city" and "country" for the capital of France.')
+    body = answer('Reply with a JSON object with keys "city" and "country" for the capital of France.')
     assert json.loads(body) == {"city": "Paris", "country": "Paris"}
 
 
 @given(st.text())
 def test_tokens_join_back_to_the_text(text: str) -> None:
-    assert "".join(engine.tokens(text)) == text
+    assert "".join(tokens(text)) == text
 
 
 @given(st.text(max_size=300))
 def test_any_prompt_has_one_answer_and_always_the_same(text: str) -> None:
-    assert engine.answer(text) == engine.answer(text) != ""
+    assert answer(text) == answer(text) != ""
 
 
 @given(st.integers(min_value=0, max_value=100))
 def test_number_words_read_back_as_the_number(number: int) -> None:
-    assert engine.answer(f"Count from {engine.spelled(number).split()[-1]} to {number} in digits") == str(number)
+    assert answer(f"Count from {spelled(number).split()[-1]} to {number} in digits") == str(number)
 
 
 def test_an_answer_carries_real_token_counts(start: Start) -> None:
     body = start().ready().chat("Count from one to thirty in words.").json()
     text, usage = body["choices"][0]["message"]["content"], body["usage"]
-    assert usage["completion_tokens"] == len(engine.tokens(text)) > 30
+    assert usage["completion_tokens"] == len(tokens(text)) > 30
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
@@ -76,7 +75,7 @@ def test_a_stream_says_what_the_whole_answer_says_and_ends_with_usage(start: Sta
     pieces = [event["choices"][0]["delta"].get("content", "") for event in events if event["choices"]]
     assert lines[-1] == "[DONE]"
     assert "".join(pieces) == whole
-    assert events[-1]["usage"]["completion_tokens"] == len(engine.tokens(whole))
+    assert events[-1]["usage"]["completion_tokens"] == len(tokens(whole))
 
 
 def test_plain_completions_are_served_too(start: Start) -> None:

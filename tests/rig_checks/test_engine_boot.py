@@ -1,7 +1,5 @@
 """The boot log: lines in the form of the version that is played, and boots that fail in stated ways."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

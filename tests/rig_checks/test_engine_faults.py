@@ -1,7 +1,5 @@
 """Faults of a running engine, one by one, and how it leaves."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The stand-in against the product's own readers: sound, it passes every probe; broken, it fails the right one."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

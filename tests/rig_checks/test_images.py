@@ -1,7 +1,5 @@
 """The stand-in images on a real daemon: they start as the real ones do, and have their quirks."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import uuid

@@ -1,7 +1,5 @@
 """What the rig does to the machine, and what it leaves alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

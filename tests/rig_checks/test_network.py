@@ -1,7 +1,5 @@
 """What is remembered of the machine before a private daemon, and which packet filter rules are the daemon's."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

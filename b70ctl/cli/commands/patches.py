@@ -10,7 +10,7 @@ from b70ctl.cli import completing, options
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None,
-    help="List patches, ask what they are to an image, and accept a base.",
+    help="List and write patches, ask what they are to an image, and accept a base.",
 )  # fmt: skip
 
 
@@ -68,6 +68,18 @@ def check(
     from b70ctl.cli.here import Here
 
     patches.check(Here(ctx, json=json), image, vllm)
+
+
+@app.command()
+def new(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help="The new patch's name.")]) -> None:
+    """Start a patch of your own at this site.
+
+    Example: b70ctl patches new my-fix
+    """
+    from b70ctl.cli import patches
+    from b70ctl.cli.here import Here
+
+    patches.new(Here(ctx), name)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -56,6 +56,8 @@ class Case:
     """What the release would carry; None where it is not known, and where the profile asks for none."""
     brought: Mapping[str, str] = field(default_factory=dict)
     """The variables that come with the profile's patches."""
+    gates: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Every variable that some patch comes with, and which patches those are."""
 
     @property
     def version(self) -> str:

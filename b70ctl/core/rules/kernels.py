@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from b70ctl.core.image import parsed_version
 from b70ctl.core.kernels import PACKAGE
 from b70ctl.core.plugin import ACCEPT, FOLDER, SWITCH, is_ours
 from b70ctl.core.rules.case import Case, Remark, Rule, error, warning
@@ -97,13 +98,24 @@ def kernels_unproven(case: Case) -> Iterable[Remark]:
     if kernels.accepts(case.version, accepted):
         yield warning(f"env.{ACCEPT}", f"{kernels.name} is used with vLLM {case.version}, with which nobody proved it")
         return
-    known = f"{kernels.proven[0]} to {kernels.proven[-1]}, {len(kernels.proven)} releases" if kernels.proven else "none"
+    known = _span(kernels.proven)
     other = f"; `{ACCEPT}` accepts {accepted}" if accepted else ""
     yield error(
         "kernels",
         f"{kernels.name} was not proven with vLLM {case.version} and will refuse it (proven: {known}){other}",
         f"--set env.{ACCEPT}={case.version}, to try it all the same; or --set kernels=image",
     )
+
+
+def _span(proven: Sequence[str]) -> str:
+    """Versions, given in order, in few words: from which to which, and the releases that are left out in between."""
+    if len(proven) < 2:
+        return ", ".join(proven) or "none"
+    found = [parsed_version(each).release for each in proven]
+    newest = {each[:2]: each[2] for each in found if len(each) == 3}
+    left_out = [f"{major}.{minor}.{patch}" for (major, minor), last in newest.items() for patch in range(last)
+                if (major, minor, patch) > found[0] and (major, minor, patch) not in found]  # fmt: skip
+    return f"{proven[0]} to {proven[-1]}" + (f" without {' and '.join(left_out)}" if left_out else "")
 
 
 RULES = (

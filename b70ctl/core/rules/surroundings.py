@@ -11,12 +11,6 @@ from b70ctl.core.plugin import ACCEPT, SWITCH
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
 
 SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
-GATES = {
-    "B70_MTP_BF16_DRAFT": "mtp-nightly",
-    "B70_DRAFT_LMHEAD_INT4": "draft-lmhead-int4",
-    "B70_DRAFT_MTP_INT4": "draft-mtp-int4",
-}
-"""Variables that switch a shipped patch on, and come with it."""
 OF_THE_PLUGIN = frozenset({SWITCH, ACCEPT})
 
 NO_TENSOR_PARALLEL = {
@@ -121,10 +115,15 @@ def gates(case: Case) -> Iterable[Remark]:
     """A variable that switches a patch on comes with the patch."""
     overlaid = any("turboquant" in mount.target for mount in case.profile.mounts)
     for name in case.own:
-        if name in GATES and GATES[name] not in case.profile.patches:
-            yield error(f"env.{name}", f"`{name}` does nothing without the patch `{GATES[name]}`",
-                        f"+patches: [{GATES[name]}], and drop the variable: the patch brings it")  # fmt: skip
-        elif name.startswith("B70_") and name not in GATES and name not in OF_THE_PLUGIN:
+        whose = case.gates.get(name, ())
+        if whose and not set(whose) & set(case.profile.patches):
+            # vLLM, or a library, may read it as well
+            ours = name.startswith("B70_")
+            what = f"does nothing without the patch `{whose[0]}`" if ours else f"comes with the patch `{whose[0]}`"
+            yield (error if ours else note)(
+                f"env.{name}", f"`{name}` {what}", f"+patches: [{whose[0]}], and drop the variable: the patch brings it"
+            )
+        elif name.startswith("B70_") and not whose and name not in OF_THE_PLUGIN:
             yield warning(f"env.{name}", f"`{name}` does nothing unless a patch reads it, and would then be its own")
         elif name.startswith("TQ_") and not overlaid:
             yield warning(f"env.{name}", f"`{name}` is read by the TurboQuant overlay alone", f"{name}: null")
