@@ -19,6 +19,7 @@ from b70ctl.core.release import Release
 from b70ctl.edge import draft, plugin
 from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
 from b70ctl.edge.files import replace
+from b70ctl.edge.places import STATE
 from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import B70Error, MachineError, Refused
 
@@ -110,6 +111,9 @@ def _fingerprint(order: Order) -> str:
 def _tree(order: Order) -> dict[str, bytes]:
     """A file or a folder of the site, as the release carries it."""
     source = Path(order.source)
+    if STATE in (*source.parts, *os.path.realpath(source).split("/")) or os.path.lexists(source / STATE):
+        raise Refused(f"{source} holds b70ctl's own memory of the site, secrets among it, which no engine may be given",
+                      hint="mount a folder of the site that holds just what the engine needs")  # fmt: skip
     try:
         paths = _inside(source, order.to) if source.is_dir() else {order.to: source}
         size = sum(path.stat().st_size for path in paths.values())

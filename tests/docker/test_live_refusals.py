@@ -48,7 +48,7 @@ def test_a_port_that_a_process_has_is_named_with_its_holder(site: LiveSite) -> N
     ("changes", "code", "told"),
     [
         ({"image": {"ref": "example.invalid/none:1", "vllm": "0.30.0"}}, 1, "docker pull example.invalid/none:1"),
-        ({"image": {"ref": "b70ctl-standin/openai-xpu:0.30.0", "vllm": "0.29.0"}}, 1, "the image"),
+        ({"image": {"ref": "b70ctl-standin/openai-xpu:0.30.0", "vllm": "0.29.0"}}, 1, "written for vLLM 0.29.0"),
         ({"model": {"path": "absent", "served_names": ["x"]}}, 1, "models/absent/config.json does not exist"),
         ({"model": {"path": "empty", "served_names": ["x"]}}, 1, "models/empty/config.json does not exist"),
         ({"model": {"path": "../../etc", "served_names": ["x"]}}, 2, "below the site's `models`"),

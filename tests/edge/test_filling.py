@@ -70,6 +70,17 @@ def test_no_file_of_a_release_takes_the_place_of_another(tmp_path, place):
         contents(both, SCRIPTS, {}, lambda _: None)
 
 
+@pytest.mark.parametrize("source", ["site", "site/.b70ctl", "site/.b70ctl/releases", "linked"])
+def test_a_sites_memory_is_carried_to_no_engine(tmp_path, source):
+    (tmp_path / "site" / ".b70ctl" / "releases").mkdir(parents=True)
+    (tmp_path / "site" / ".b70ctl" / "releases" / "secrets.env").write_text("K=s3cret")
+    (tmp_path / "linked").symlink_to(tmp_path / "site" / ".b70ctl" / "releases")
+    order = Order(kind="tree", to="files/mounts/00-m", target="/m", name="m", source=str(tmp_path / source))
+    with pytest.raises(Refused, match="own memory of the site"):
+        contents(only(order), {}, {}, lambda _: None)
+    assert len(unfit([order], {})) == 1
+
+
 def test_a_link_to_a_folder_in_what_is_mounted_is_refused_and_not_left_out(tmp_path):
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted" / "a.txt").write_text("a")
