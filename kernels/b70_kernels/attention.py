@@ -65,8 +65,8 @@ def attend(
     replayed with others, up to the bounds it was captured with; rows from query_start[-1] on become zero. `scale` is
     1/sqrt(D) unless given; `softcap` caps the scores, 0 does not.
 
-    Deterministic. |query| * scale has to stay below 5,000 (a row with more becomes NaN). Raises ValueError for what it
-    was not made for.
+    Deterministic. Queries, norm * scale, have to stay below 5,000, and everything finite: beyond that a row is zero or
+    wrong. Raises ValueError for what it was not made for.
     """
     tokens, heads, head_size = _checked(query, cache, longest_query)
     if window < 0 or not softcap >= 0.0:
