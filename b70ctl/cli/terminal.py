@@ -37,11 +37,12 @@ def bold(text: str, stream: TextIO | None) -> str:
 
 
 def columns(stream: TextIO | None = None) -> int:
-    """How wide a stream is; stdout where none is named."""
+    """How wide a stream is; stdout where none is named. A terminal that does not know (serial, `expect`) says 0."""
     try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size((stream or sys.stdout).fileno()).columns)
+        known = int(os.environ.get("COLUMNS") or os.get_terminal_size((stream or sys.stdout).fileno()).columns)
     except (OSError, ValueError):
-        return 100
+        known = 0
+    return known if known > 0 else 100
 
 
 def flowing(text: str, width: int, beside: int = 0) -> str:

@@ -1,11 +1,13 @@
 """What a terminal is told of somebody else's text, and what a program is."""
 
 import io
+import os
 import sys
 
 import pytest
 
 from b70ctl.cli.console import Console
+from b70ctl.cli.terminal import columns
 from b70ctl.core.progress import Probed
 from b70ctl.errors import UsageError
 
@@ -101,3 +103,9 @@ def test_data_that_is_looked_at_is_the_same_data(monkeypatch):
 def test_what_could_not_be_known_is_told_neither_as_well_nor_as_not_asked(capsys):
     Console().tell(Probed("0001", "files", None, "not provable: a file"))
     assert capsys.readouterr().err.split(maxsplit=2) == ["files", "unproven", "not provable: a file\n"]
+
+
+def test_a_terminal_that_does_not_know_its_width_is_no_narrow_one(monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr("os.get_terminal_size", lambda descriptor: os.terminal_size((0, 0)))
+    assert columns(sys.__stdout__) == 100
