@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 import torch
 
-from . import tuning
-from .attention_kernel import attend_splits, merge_splits, rotate_queries
+from . import refusals, tuning
+from .attention_kernel import attend_splits
 from .cache import Cache, Layout
+from .merge_kernel import merge_splits
 from .quantiser import hadamard
+from .rotation_kernel import rotate_queries
 
 LOG2_E = math.log2(math.e)
 LARGEST_QUERY = 64
+LARGEST_CAP = 3000.0
+"""Of soft caps: what float32 loses of cap * tanh(score / cap) grows with the cap, and moves a weight by 2e-4 here."""
 ROTATED_ROWS = 16
 
 
@@ -25,8 +29,6 @@ class Scratch:
     """[tokens, query heads, splits, D] float32."""
     lse: torch.Tensor
     """[tokens, query heads, splits] float32, in log2."""
-    out_lse: torch.Tensor
-    """[tokens, query heads] float32, in log2."""
     rotated: torch.Tensor
     """[tokens, query heads, D] float32."""
 
@@ -36,7 +38,6 @@ def scratch(tokens: int, heads: int, splits: int, head_size: int, device: torch.
     return Scratch(
         torch.empty(tokens, heads, splits, head_size, dtype=torch.float32, device=device),
         torch.empty(tokens, heads, splits, dtype=torch.float32, device=device),
-        torch.empty(tokens, heads, dtype=torch.float32, device=device),
         torch.empty(tokens, heads, head_size, dtype=torch.float32, device=device),
     )
 
@@ -65,20 +66,23 @@ def attend(
     replayed with others, up to the bounds it was captured with; rows from query_start[-1] on become zero. `scale` is
     1/sqrt(D) unless given; `softcap` caps the scores, 0 does not.
 
-    Deterministic. Queries, norm * scale, have to stay below 5,000, and everything finite: beyond that a row is zero or
-    wrong. Raises ValueError for what it was not made for.
+    Deterministic. A row becomes NaN whose query has a NaN, an infinity, or a norm times scale that fp16 cannot hold (up
+    to 5,000 it can), and one that sees a NaN in a key or value. Raises ValueError for what it was not made for.
     """
     tokens, heads, head_size = _checked(query, cache, longest_query)
-    if window < 0 or not softcap >= 0.0:
-        raise ValueError(f"window {window}, softcap {softcap}: 0 is for none, and less means nothing")
-    requests = seq_lens.shape[0]
+    _check_options(scale, window, softcap)
+    requests = seq_lens.numel()
+    refusals.table("block_table", block_table, query.device)
+    refusals.lengths("seq_lens", seq_lens, block_table.shape[0], query.device)
+    refusals.lengths("query_start", query_start, requests + 1, query.device)
     group = heads // cache.kv_heads
     config = config or tuning.choose(query.device, cache.preset, head_size, longest_query * group,
                                      requests * cache.kv_heads, block_table.shape[1] * cache.page_size)  # fmt: skip
     blocks = -(-longest_query * group // config.rows)
     splits = config.splits
     room = room or scratch(tokens, heads, splits, head_size, query.device)
-    out = torch.empty_like(query) if out is None else out
+    out = torch.empty(query.shape, dtype=query.dtype, device=query.device) if out is None else out
+    _check_room(room, out, query, splits)
     scale = (head_size**-0.5 if scale is None else scale) * LOG2_E
     page_stride, token_stride, head_stride = cache.strides
     if cache.preset.rotated:
@@ -98,20 +102,42 @@ def attend(
         ROWS=config.rows, KEYS=config.keys, num_warps=config.warps, num_stages=config.stages, **config.options,
     )  # fmt: skip
     merge_splits[(tokens, heads)](
-        room.partial, room.lse, query_start[requests:], out, room.out_lse, splits, out.stride(0), out.stride(1),
+        room.partial, room.lse, query_start[requests:], out, splits, out.stride(0), out.stride(1),
         HEADS=heads, D=head_size, CHUNK=config.launch.merged // head_size, num_warps=config.launch.merging_warps,
     )  # fmt: skip
     return out
 
 
 def _checked(query: torch.Tensor, cache: Cache, longest_query: int) -> tuple[int, int, int]:
-    if query.dtype not in (torch.float16, torch.bfloat16):
-        raise ValueError(f"query of {query.dtype}: it has to be float16 or bfloat16")
+    refusals.halves("query", query, cache.pages.device)
     tokens, heads, head_size = query.shape
     if head_size != cache.head_size or heads % cache.kv_heads:
         raise ValueError(f"query {tuple(query.shape)} for {cache.kv_heads} KV heads of {cache.head_size}")
-    if query.stride(2) != 1:
-        raise ValueError("query: its last dimension has to be contiguous")
     if not 1 <= longest_query <= LARGEST_QUERY:
         raise ValueError(f"{longest_query} query positions a request: the kernel is for 1 to {LARGEST_QUERY}")
     return tokens, heads, head_size
+
+
+def _check_options(scale: float | None, window: int, softcap: float) -> None:
+    if window < 0 or not softcap >= 0.0:
+        raise ValueError(f"window {window}, softcap {softcap}: 0 is for none, and less means nothing")
+    if softcap > LARGEST_CAP:
+        raise ValueError(f"softcap {softcap}: the kernel is for caps up to {LARGEST_CAP:.0f}")
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale {scale}: it has to be finite")
+
+
+def _check_room(room: Scratch, out: torch.Tensor, query: torch.Tensor, splits: int) -> None:
+    tokens, heads, size = query.shape
+    if splits < 1:
+        raise ValueError(f"{splits} splits: a context has one part at least")
+    for name, tensor, shape in (
+        ("partial", room.partial, (tokens, heads, splits, size)), ("lse", room.lse, (tokens, heads, splits)),
+        ("rotated", room.rotated, (tokens, heads, size)),
+    ):  # fmt: skip
+        if (tensor.shape != shape or tensor.dtype != torch.float32 or not tensor.is_contiguous()
+                or tensor.device != query.device):  # fmt: skip
+            raise ValueError(f"room.{name}: {refusals.told(tensor)}; wanted {list(shape)} float32, contiguous")
+    if (out.shape != query.shape or out.stride(2) != 1 or out.device != query.device
+            or out.dtype not in (*refusals.HALVES, torch.float32)):  # fmt: skip
+        raise ValueError(f"out: {refusals.told(out)}; wanted {list(query.shape)}, its last dimension contiguous")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .merge_kernel import LOWEST
 from .unpack import dimensions, load_key_rests, load_keys, load_scales, load_values, product
 
-# finite, so that nothing subtracts infinities: a hidden score less the lowest maximum is far below what exp2 keeps
-LOWEST: tl.constexpr = tl.constexpr(-1.0e30)
+# finite as LOWEST is: less the lowest maximum it is far below what exp2 keeps
 HIDDEN: tl.constexpr = tl.constexpr(-1.0e38)
 QUERY_LIFT: tl.constexpr = tl.constexpr(8.0)
 """Queries are multiplied by it before they are split in two fp16, so that less is lost of what is small."""
+LARGEST_HALF: tl.constexpr = tl.constexpr(65504.0)
+SMALLEST_SCALE: tl.constexpr = tl.constexpr(2.0**-14)
+"""Of values; smaller ones, zero too, count as it in a row's maximum."""
+LEVEL: tl.constexpr = tl.constexpr(127.0 + 14.0)
+"""The bias of a float32's exponent, and the power of two that weights times scales of values stay below twice of."""
 
 
 # a slice of a batch's table begins where it begins: its alignment is no reason to compile anew
@@ -56,8 +61,6 @@ def attend_splits(
     head = kv_head * GROUP + row % GROUP
     at_query = query + token * q_token_stride + head * q_head_stride
     lifted = scale * QUERY_LIFT
-    # of the weights: scales of values go up to 8,734 (4 bits) and 18,715, and fp16 ends at 65,504
-    weight_lift: tl.constexpr = 4.0 if VALUE_BITS == 4 else 2.0
     high_0, low_0 = load_query(at_query, valid, lifted, D, PLANAR, 0)
     high_1, low_1 = load_query(at_query, valid, lifted, D, PLANAR, 1)
     high_2, low_2 = load_query(at_query, valid, lifted, D, PLANAR, 2)
@@ -96,13 +99,12 @@ def attend_splits(
             score = tl.dot(low_3, key_3, score)
         if rotated and not PLANAR:
             squares = product(key_0, key_0) + product(key_1, key_1) + product(key_2, key_2) + product(key_3, key_3)
-            if KEY_BITS == 4:
-                rest_0, rest_1, rest_2, rest_3 = load_key_rests(cache, base[None, :], slot[None, :], w[:, None],
-                                                                token_stride)  # fmt: skip
-                score = tl.dot(high_1, rest_1, tl.dot(high_0, rest_0, score))
-                score = tl.dot(high_3, rest_3, tl.dot(high_2, rest_2, score))
-                squares += 2.0 * (product(key_0, rest_0) + product(key_1, rest_1))
-                squares += 2.0 * (product(key_2, rest_2) + product(key_3, rest_3))
+            rest_0, rest_1, rest_2, rest_3 = load_key_rests(cache, base[None, :], slot[None, :], w[:, None],
+                                                            token_stride, D, PAGE, KEY_BITS)  # fmt: skip
+            score = tl.dot(high_1, rest_1, tl.dot(high_0, rest_0, score))
+            score = tl.dot(high_3, rest_3, tl.dot(high_2, rest_2, score))
+            squares += 2.0 * (product(key_0, rest_0) + product(key_1, rest_1))
+            squares += 2.0 * (product(key_2, rest_2) + product(key_3, rest_3))
             key_scale = key_scale * tl.rsqrt(tl.sum(squares, 0))
         score = score * (key_scale * (1.0 / QUERY_LIFT))[None, :]
         if CAPPED:
@@ -112,12 +114,15 @@ def attend_splits(
         if WINDOWED:
             seen = seen & (at[None, :] >= limit[:, None] - window)
         score = tl.where(seen, score, HIDDEN)
-        higher = tl.maximum(maximum, tl.max(score, 1))
+        # the maximum is of what is multiplied, weight times scale: a token that counts much, but whose values are all
+        # but zero (an attention sink), makes the others' weights no subnormal fp16 numbers
+        level = (tl.maximum(value_scale, SMALLEST_SCALE).to(tl.int32, bitcast=True) >> 23).to(tl.float32)
+        higher = tl.maximum(maximum, tl.max(score + level[None, :], 1))
         decay = tl.exp2(maximum - higher)
-        weight = tl.exp2(score - higher[:, None])
+        weight = tl.exp2(score - (higher - LEVEL)[:, None])
         total = total * decay + tl.sum(weight, 1)
         middle = middle * decay + tl.sum(weight * value_middle[None, :], 1)
-        high, low = halves(weight * (value_scale * weight_lift)[None, :])
+        high, low = halves(weight * value_scale[None, :])
         if PAIRED:
             even = index * KEYS + tl.arange(0, KEYS // 2) * 2
             base, slot = place(pages, even, seq_len, page_stride, head_block, PAGE)
@@ -140,19 +145,19 @@ def attend_splits(
         out_3 = out_3 * decay[:, None] + tl.dot(low, value_3, tl.dot(high, value_3))
         maximum = higher
 
-    some = total > 0.0
+    some = total != 0.0
     inverse = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
-    lse = tl.where(some, maximum + tl.log2(tl.where(some, total, 1.0)), LOWEST)
+    lse = tl.where(some, maximum - LEVEL + tl.log2(tl.where(some, total, 1.0)), LOWEST)
     part = (token * (HEADS * GROUP) + head) * splits + split
     tl.store(partial_lse + part, lse, mask=valid)
     into = partial + part[:, None] * D
     valid = valid[:, None]
     inverse = inverse[:, None]
     middle = middle[:, None]
-    tl.store(into + dimensions(w, D, PLANAR, 0)[None, :], (out_0 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
-    tl.store(into + dimensions(w, D, PLANAR, 1)[None, :], (out_1 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
-    tl.store(into + dimensions(w, D, PLANAR, 2)[None, :], (out_2 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
-    tl.store(into + dimensions(w, D, PLANAR, 3)[None, :], (out_3 * (1.0 / weight_lift) + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 0)[None, :], (out_0 + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 1)[None, :], (out_1 + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 2)[None, :], (out_2 + middle) * inverse, mask=valid)
+    tl.store(into + dimensions(w, D, PLANAR, 3)[None, :], (out_3 + middle) * inverse, mask=valid)
 
 
 @triton.jit
@@ -188,6 +193,8 @@ def load_query(at, valid, scale, D: tl.constexpr, PLANAR: tl.constexpr, TILE: tl
     """One tile of the query, times `scale`, as two fp16 that add up to 22 bits."""
     dimension = dimensions(tl.arange(0, D // 4), D, PLANAR, TILE)
     wide = tl.load(at[:, None] + dimension[None, :], mask=valid[:, None], other=0.0).to(tl.float32) * scale
+    # an infinity times codes of both signs would hide tokens, and leave a finite answer
+    wide = tl.where(tl.abs(wide) <= LARGEST_HALF, wide, float("nan"))
     return halves(wide)
 
 
@@ -197,60 +204,3 @@ def halves(wide):
     # rounded by bits: Intel's compiler takes a conversion to fp16 and back for none at all, and the rest for zero
     high = ((wide.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
     return high.to(tl.float16), (wide - high).to(tl.float16)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def rotate_queries(query, hadamard, rotated, rows, q_token_stride, q_head_stride, HEADS: tl.constexpr,
-                   D: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
-    """One program: a block of rows (token and head), multiplied by the signs of the Hadamard matrix, float32.
-
-    CHUNK rows of the matrix at a time: all 256 do not fit in an Intel card's local memory. A program of its own: it
-    costs one launch, and saves every split the same multiplication.
-    """
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < rows
-    row = tl.where(inside, row, 0).to(tl.int64)
-    dimension = tl.arange(0, D)
-    at = query + (row // HEADS * q_token_stride + row % HEADS * q_head_stride)[:, None]
-    turned = tl.zeros([ROWS, D], tl.float32)
-    for begin in range(0, D, CHUNK):
-        part = begin + tl.arange(0, CHUNK)
-        signs = tl.load(hadamard + part[:, None] * D + dimension[None, :])
-        # bf16 fits in fp16 up to 65504; signs times it are exact, so the rotation is as good as float32 adds
-        turned = tl.dot(tl.load(at + part[None, :]).to(tl.float16), signs, turned)
-    tl.store(rotated + row[:, None] * D + dimension[None, :], turned, mask=inside[:, None])
-
-
-@triton.jit(do_not_specialize=["splits", "query_end"])
-def merge_splits(partial, partial_lse, query_end, out, out_lse, splits, out_token_stride, out_head_stride,
-                 HEADS: tl.constexpr, D: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
-    """One program: one query row; the parts' means, weighted by their sums, in float32, in a fixed order.
-
-    A row of no request, from the batch's padding, becomes zero.
-    """
-    token = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
-    row = token * HEADS + head
-    splits = tl.where(token < tl.load(query_end), splits, 0)
-    dimension = tl.arange(0, D)
-    lane = tl.arange(0, CHUNK)
-    highest = tl.full([CHUNK], LOWEST, tl.float32)
-    for chunk in range(0, splits, CHUNK):
-        known = chunk + lane < splits
-        highest = tl.maximum(highest, tl.load(partial_lse + row * splits + chunk + lane, mask=known, other=LOWEST))
-    maximum = tl.max(highest, 0)
-    mean = tl.zeros([D], tl.float32)
-    total = 0.0
-    for chunk in range(0, splits, CHUNK):
-        known = chunk + lane < splits
-        lse = tl.load(partial_lse + row * splits + chunk + lane, mask=known, other=LOWEST)
-        counts = lse > LOWEST * 0.5
-        weight = tl.where(counts, tl.exp2(lse - maximum), 0.0)
-        part = tl.load(partial + (row * splits + chunk + lane)[:, None] * D + dimension[None, :],
-                       mask=counts[:, None], other=0.0)  # fmt: skip
-        mean += tl.sum(part * weight[:, None], 0)
-        total += tl.sum(weight, 0)
-    some = total > 0.0
-    mean = tl.where(some, mean / tl.where(some, total, 1.0), 0.0)
-    tl.store(out + token * out_token_stride + head * out_head_stride + dimension, mean.to(out.dtype.element_ty))
-    tl.store(out_lse + row, tl.where(some, maximum + tl.log2(tl.where(some, total, 1.0)), LOWEST))

@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 
-from . import attention, peers, store
+from . import arguments, attention, peers, store, tuning
 from .cache import empty_cache
 from .peers import Call
 from .presets import PRESETS, Preset
@@ -118,31 +118,28 @@ def _store(preset: Preset, device: torch.device) -> Row:
     return Row("store", preset.name, 1, STORED, ours, None, upstream, upstream)
 
 
-def main(arguments: list[str]) -> int:
+def main(words: Sequence[str]) -> int:
     """The table, or one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m b70_kernels.bench", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "xpu")
-    parser.add_argument("--presets", default=",".join(PRESETS))
+    parser.add_argument("--device", type=arguments.device, default=arguments.a_device())
+    parser.add_argument("--presets", type=arguments.presets, default=",".join(PRESETS))
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
-    unknown = [name for name in given.presets.split(",") if name not in PRESETS]
-    if unknown:
-        parser.error(f"no preset {unknown[0]}; there are {', '.join(PRESETS)}")
-    device = torch.device(given.device)
+    said = parser.parse_args(words)
     try:
-        torch.zeros(1, device=device)
-    except Exception as error:  # noqa: BLE001 - torch raises whatever a missing device makes it raise
-        parser.error(f"torch {torch.__version__} has no device {given.device}: {str(error).splitlines()[0][:200]}")
-    if not given.json:
+        table = tuning.in_use(said.device)
+    except ValueError as error:
+        parser.error(str(error))
+    if not said.json:
         print(HEADING, flush=True)
     rows: list[Row] = []
-    for name in given.presets.split(","):
-        for row in measure(PRESETS[name], device):
+    for name in said.presets:
+        for row in measure(PRESETS[name], said.device):
             rows.append(row)
-            if not given.json:
+            if not said.json:
                 print(row.line(), flush=True)
-    if given.json:
-        print(json.dumps({"device": str(device), "torch": torch.__version__, "rows": [asdict(row) for row in rows]}))
+    if said.json:
+        told = {"device": str(said.device), "torch": torch.__version__, "table": table}
+        print(json.dumps({**told, "rows": [asdict(row) for row in rows]}))
     return 0
 
 

@@ -34,9 +34,10 @@ class Layout(enum.Enum):
 class Cache:
     """A paged KV cache: its bytes, and what they mean.
 
-    `pages` is uint8 and [pages, ...]: of each page the first `page_size * kv_heads * slot_bytes` bytes are used, and
-    only the first dimension's stride matters for the planar layout. For the interleaved one `pages` is vLLM's
-    [pages, page_size, kv_heads, slot] (as 0.20 to 0.25 shape it; later ones: `.transpose(1, 2)`).
+    `pages` is uint8 and [pages, ...]: of each page, whose bytes lie together, the first `page_size * kv_heads *
+    slot_bytes` are used. For the interleaved layout `pages` is vLLM's [pages, page_size, kv_heads, slot] (as 0.20 to
+    0.25 shape it; later ones: `.transpose(1, 2)`). Scales and 4-bit codes are read two bytes at a time, so everything
+    begins at an even address.
     """
 
     pages: torch.Tensor
@@ -47,19 +48,54 @@ class Cache:
     layout: Layout = Layout.PLANAR
 
     def __post_init__(self) -> None:
-        """Refuse what no kernel was made for."""
+        """Refuse what no kernel was made for; only what the host knows of the tensor is looked at."""
         if self.head_size not in HEAD_SIZES:
             raise ValueError(f"head size {self.head_size}: the kernels are for {HEAD_SIZES}")
         if self.page_size not in PAGE_SIZES:
             raise ValueError(f"page size {self.page_size}: the kernels are for {PAGE_SIZES}")
+        if self.kv_heads < 1:
+            raise ValueError(f"{self.kv_heads} KV heads: there is one at least")
         if self.pages.dtype != torch.uint8:
             raise ValueError(f"cache of {self.pages.dtype}: it has to be uint8")
-        if self.layout is Layout.INTERLEAVED and self.pages.shape[1:3] != (self.page_size, self.kv_heads):
-            raise ValueError(
-                f"cache {tuple(self.pages.shape)}: wanted [pages, {self.page_size}, {self.kv_heads}, slot]"
-            )
-        if self.layout is Layout.PLANAR and self.pages[:1].numel() < self.page_bytes:
-            raise ValueError(f"{self.pages[:1].numel()} bytes a page: {self.page_bytes} are needed")
+        if self.pages.data_ptr() % 2:
+            raise ValueError("cache at an odd address: it is read two bytes at a time")
+        if self.layout is Layout.PLANAR:
+            self._check_blocks()
+        else:
+            self._check_slots()
+
+    def _check_blocks(self) -> None:
+        """Of the planar layout: pages whose bytes lie together, none within another."""
+        shape, strides = self.pages.shape, self.pages.stride()
+        if len(shape) < 2:
+            raise ValueError(f"cache {tuple(shape)}: wanted [pages, bytes]")
+        size = 1
+        for stride, length in zip(reversed(strides[1:]), reversed(shape[1:]), strict=True):
+            if length > 1 and stride != size:
+                raise ValueError(f"cache of strides {strides}: the bytes of a page have to lie together")
+            size *= length
+        if size < self.page_bytes:
+            raise ValueError(f"{size} bytes a page: {self.page_bytes} are needed")
+        self._check_strides((0,), self.page_bytes)
+
+    def _check_slots(self) -> None:
+        """Of the interleaved layout: slots wide enough, their bytes together, none within another."""
+        shape = self.pages.shape
+        if len(shape) != 4 or shape[1:3] != (self.page_size, self.kv_heads) or shape[3] < self.slot_bytes:
+            wanted = f"[pages, {self.page_size}, {self.kv_heads}, {self.slot_bytes} or more]"
+            raise ValueError(f"cache {tuple(shape)}: wanted {wanted}")
+        if self.pages.stride(3) != 1:
+            raise ValueError(f"cache of strides {self.pages.stride()}: the bytes of a slot have to lie together")
+        self._check_strides((0, 1, 2), self.slot_bytes)
+
+    def _check_strides(self, dimensions: tuple[int, ...], least: int) -> None:
+        for at in dimensions:
+            stride = self.pages.stride(at)
+            # the stride of a dimension of one is anything
+            if self.pages.shape[at] > 1 and (stride % 2 or stride < least):
+                raise ValueError(
+                    f"cache of strides {self.pages.stride()}: {stride} has to be even, and {least} at least"
+                )
 
     @property
     def slot_bytes(self) -> int:

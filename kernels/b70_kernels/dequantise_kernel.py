@@ -13,7 +13,7 @@ def dequantise_tokens(
     cache, block_table, lengths, out_start, hadamard, keys, values,
     block_stride, page_stride, token_stride, head_stride, out_token_stride, out_head_stride,
     D: tl.constexpr, PAGE: tl.constexpr, KEY_BITS: tl.constexpr, VALUE_BITS: tl.constexpr, PLANAR: tl.constexpr,
-    NATIVE_FP8: tl.constexpr, TOKENS: tl.constexpr, CHUNK: tl.constexpr,
+    TOKENS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """One program: a block of tokens of one request and one KV head; keys are rotated back."""
     request = tl.program_id(2)
@@ -29,7 +29,7 @@ def dequantise_tokens(
     slot = inside % PAGE
     w = tl.arange(0, D // 4)
     key_0, key_1, key_2, key_3 = load_keys(cache, base[:, None], slot[:, None], w[None, :], token_stride, D, PAGE,
-                                           KEY_BITS, PLANAR, NATIVE_FP8)  # fmt: skip
+                                           KEY_BITS, PLANAR, False)  # fmt: skip
     key_scale, _, _ = load_scales(cache, base, slot, token_stride, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
     token = (tl.load(out_start + request) + at).to(tl.int64)
     row = (token * out_token_stride + kv_head * out_head_stride)[:, None]

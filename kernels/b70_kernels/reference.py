@@ -6,12 +6,12 @@ import torch
 
 from .cache import Cache, Layout
 from .presets import Preset
-from .quantiser import CODEBOOK_3, CODEBOOK_4, hadamard, lloyd_max, thresholds
+from .quantiser import CODEBOOKS, hadamard, lloyd_max, thresholds
 
 
 def values_of(bits: int, layout: Layout) -> torch.Tensor:
     """The codebook in ascending order, float64: ours, or the Lloyd-Max values that vLLM's codes stand for."""
-    half = lloyd_max(bits) if layout is Layout.INTERLEAVED else {3: CODEBOOK_3, 4: CODEBOOK_4}[bits]
+    half = lloyd_max(bits) if layout is Layout.INTERLEAVED else CODEBOOKS[bits]
     return torch.tensor([*(-value for value in reversed(half)), *half], dtype=torch.float64)
 
 
@@ -47,7 +47,7 @@ def _planes(cache: Cache, pages: torch.Tensor, head: int, length: int) -> dict[s
     block = page * cache.slot_bytes
     flat = pages.reshape(pages.shape[0], -1)[:, head * block : (head + 1) * block]
     found, at = {}, 0
-    for name, width in _plane_widths(preset, size):
+    for name, width in plane_widths(preset, size):
         found[name] = flat[:, at : at + page * width].reshape(-1, width)[:length]
         at += page * width
     for name in (["key_scale"] if preset.rotated else []) + ["scale", "zero"]:
@@ -56,7 +56,8 @@ def _planes(cache: Cache, pages: torch.Tensor, head: int, length: int) -> dict[s
     return found
 
 
-def _plane_widths(preset: Preset, size: int) -> list[tuple[str, int]]:
+def plane_widths(preset: Preset, size: int) -> list[tuple[str, int]]:
+    """The planes of codes of a planar page in their order, and a token's bytes in each; those of scales follow."""
     split = {8: [("", size)], 4: [("", size // 2)], 3: [("", size // 4), ("_high", size // 8)]}
     return [(kind + end, width) for kind, bits in (("key", preset.key_bits), ("value", preset.value_bits))
             for end, width in split[bits]]  # fmt: skip

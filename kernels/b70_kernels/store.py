@@ -6,10 +6,10 @@ import functools
 
 import torch
 
-from . import tuning
+from . import refusals, tuning
 from .cache import Cache, Layout
 from .presets import Preset
-from .quantiser import CODEBOOK_3, CODEBOOK_4, hadamard, thresholds
+from .quantiser import CODEBOOKS, hadamard, thresholds
 from .store_kernel import store_tokens
 
 
@@ -19,15 +19,17 @@ def store(
     """Write tokens where `slots` says: page * page_size + place, a negative one is left out.
 
     key and value [tokens, KV heads, D], fp16 or bf16, magnitudes of 65504 at most; slots [tokens] int32 or int64, on
-    the same device, no slot twice. Other bytes of the cache stay as they are. Raises ValueError for shapes that do not
-    fit the cache.
+    the cache's device, no slot twice. Other bytes of the cache stay as they are. Raises ValueError for tensors that do
+    not fit the cache or one another.
     """
+    device = cache.pages.device
+    refusals.halves("key", key, device)
+    refusals.halves("value", value, device)
     tokens, heads, size = key.shape
-    if (heads, size) != (cache.kv_heads, cache.head_size) or value.shape != key.shape:
-        wanted = f"[tokens, {cache.kv_heads}, {cache.head_size}] both"
-        raise ValueError(f"key {tuple(key.shape)}, value {tuple(value.shape)}: wanted {wanted}")
-    if key.stride(2) != 1 or value.stride(2) != 1:
-        raise ValueError("key and value: their last dimension has to be contiguous")
+    if (heads, size) != (cache.kv_heads, cache.head_size) or value.shape != key.shape or value.dtype != key.dtype:
+        wanted = f"[tokens, {cache.kv_heads}, {cache.head_size}] both, of one type"
+        raise ValueError(f"key: {refusals.told(key)}, value: {refusals.told(value)}; wanted {wanted}")
+    refusals.lengths("slots", slots, tokens, device, refusals.INTEGERS)
     if tokens == 0:
         return
     launch = launch or tuning.launch(key.device)
@@ -48,5 +50,5 @@ def _tables(preset: Preset, layout: Layout) -> tuple[tuple[float, ...], tuple[fl
     if not preset.rotated:
         return (0.0,) * 7, (0.0,) * 8
     borders = thresholds(preset.key_bits, layout is Layout.INTERLEAVED)
-    values = {3: CODEBOOK_3, 4: CODEBOOK_4}[preset.key_bits]
+    values = CODEBOOKS[preset.key_bits]
     return (*borders, *(0.0,) * (7 - len(borders))), (*(each * each for each in values), *(0.0,) * (8 - len(values)))

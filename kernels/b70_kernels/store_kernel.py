@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .rotation_kernel import rotated
+
 
 @triton.jit(do_not_specialize=["tokens"])
 def store_tokens(
@@ -63,18 +65,6 @@ def store_tokens(
     first: tl.constexpr = 0 if KEY_BITS == 8 else 1
     store_scale(cache, head, place, token_stride, scale, kept, first, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
     store_scale(cache, head, place, token_stride, low, kept, first + 1, D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)
-
-
-@triton.jit
-def rotated(row, hadamard, D: tl.constexpr, TOKENS: tl.constexpr, CHUNK: tl.constexpr):
-    """Rows times the signs of the Hadamard matrix, CHUNK of its rows at a time, float32."""
-    dimension = tl.arange(0, D)
-    turned = tl.zeros([TOKENS, D], tl.float32)
-    for begin in range(0, D, CHUNK):
-        part = begin + tl.arange(0, CHUNK)
-        signs = tl.load(hadamard + part[:, None] * D + dimension[None, :])
-        turned = tl.dot(tl.load(row + part[None, :]).to(tl.float16), signs, turned)
-    return turned
 
 
 @triton.jit

@@ -2,28 +2,33 @@
 
     python -m b70_kernels.tune --out tuning.json [--device xpu] [--head-sizes 128] [--workers 1]
 
-Rows that the file has already and that are not measured stay. The kernels read such a table where the environment
-variable B70_KERNELS_TUNING names it. Every candidate is compared with the float64 reference before it is timed: one
-that is wrong here, by a fault of this device's compiler, is named and left out.
+The whole file is written after every row, so that what ends a run loses one row at most. Rows that the file has already
+stay until they are measured, or where no candidate is right; exit status 1 says that some are. The kernels read such a
+table where the environment variable B70_KERNELS_TUNING names it. Every candidate is compared with the float64 reference
+before it is timed: one that is wrong here, or ends its process, by a fault of this device's compiler, is named and left
+out.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
-import multiprocessing
+import os
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from . import attention, reference, tuning
+from . import arguments, attention, reference, tuning, workers
+from .gates import BAR
 from .presets import HEAD_SIZES, PRESETS
 from .timing import copies, microseconds
+from .tuning_table import Choice, Key, Unwritten, dump, write
 from .workload import Batch, batch
 
 GROUP, KV_HEADS = 8, 4
@@ -31,8 +36,8 @@ POSITIONS = {16: 1, 32: 4, 64: 8}
 """Query positions that make a tile of so many rows."""
 REQUESTS, TOKENS = 4, 8192
 PROGRAMS = (128, 256, 512)
-BAR = 3e-4
-"""Largest relative error of a row that is let pass."""
+JOBS_EACH = 24
+"""Candidates that one process compiles: compilers keep memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +54,19 @@ class Candidate:
     """How many a thread may have, so that more programs share a multiprocessor; 0: as many as the compiler takes."""
 
     @property
-    def key(self) -> tuning.Key:
+    def key(self) -> Key:
         """The row of the table."""
         return self.preset, self.rows, self.head_size
 
-    def config(self, kind: str, splits: int) -> tuning.Config:
-        """For a launch on this kind of device."""
-        options = {"grf_mode": "large"} if kind == "xpu" else {"maxnreg": self.registers} if self.registers else {}
-        native = kind == "cuda" and self.preset == "k8v4"
-        return tuning.Config(self.rows, self.keys, self.warps, self.stages, splits, native, kind == "xpu", options)
+    def config(self, device: torch.device, splits: int) -> tuning.Config:
+        """For a launch on this device."""
+        intel = device.type == "xpu"
+        options = {"grf_mode": "large"} if intel else {"maxnreg": self.registers} if self.registers else {}
+        native = self.preset == "k8v4" and tuning.converts_fp8(device)
+        return tuning.Config(self.rows, self.keys, self.warps, self.stages, splits, native, intel, options)
 
 
-def candidates(presets: list[str], head_sizes: list[int], kind: str) -> Iterator[Candidate]:
+def candidates(presets: Sequence[str], head_sizes: Sequence[int], kind: str) -> Iterator[Candidate]:
     """All that are worth trying; more tokens a tile than these do not fit in registers."""
     for preset, rows, size in itertools.product(presets, POSITIONS, head_sizes):
         if kind == "xpu":
@@ -81,31 +87,62 @@ def candidates(presets: list[str], head_sizes: list[int], kind: str) -> Iterator
 def passes(job: tuple[Candidate, str]) -> str | None:
     """Compile a candidate and compare a small batch; what is wrong with it, or None."""
     candidate, device = job
-    small = _batch(candidate, torch.device(device), [300, 77], 0)
     try:
+        small = _batch(candidate, arguments.device(device), [300, 77], 0)
         found = _attend(candidate, small, splits=3, out=torch.empty_like(small.query, dtype=torch.float32)).double()
     except Exception as error:  # noqa: BLE001 - a candidate that this compiler refuses is left out
-        return f"{type(error).__name__}: {str(error)[:100]}"
+        return _told(error)
     wanted = reference.attend(small.query, small.cache, small.block_table, small.seq_lens, small.query_start)
     worst = ((found - wanted).norm(dim=-1) / wanted.norm(dim=-1)).max().item()
     return None if worst <= BAR else f"relative error {worst:.1e}"
 
 
-def fastest(those: list[Candidate], device: torch.device) -> tuple[tuning.Choice, float]:
-    """Of candidates for one row of the table, and its microseconds."""
+def right(every: Sequence[Candidate], device: torch.device, processes: int) -> list[Candidate]:
+    """Those that compile and compute what they have to; the others are named."""
+    good: set[Candidate] = set()
+    tried = workers.outcomes(passes, [(each, str(device)) for each in every], processes, JOBS_EACH)
+    with contextlib.closing(tried):
+        for (candidate, _), fault in tried:
+            if fault is None:
+                good.add(candidate)
+            else:
+                _leave_out(candidate, str(fault))
+    return [each for each in every if each in good]
+
+
+def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float] | None:
+    """Of candidates for one row of the table, and its microseconds; None where none can be timed."""
     first = those[0]
     size = REQUESTS * TOKENS * KV_HEADS * PRESETS[first.preset].slot_bytes(first.head_size)
     batches = [_batch(first, device, [TOKENS] * REQUESTS, seed) for seed in range(min(copies(size), 12))]
     timed: list[tuple[float, Candidate, int]] = []
     for candidate, programs in itertools.product(those, PROGRAMS):
-        splits = max(1, programs // (REQUESTS * KV_HEADS))
-        rooms = attention.scratch(batches[0].query.shape[0], KV_HEADS * GROUP, splits, first.head_size, device)
-        calls = [functools.partial(_attend, candidate, each, splits, room=rooms) for each in batches]
-        timed.append((microseconds(calls, device), candidate, programs))
+        try:
+            timed.append((_timed(candidate, programs, batches), candidate, programs))
+        except Exception as error:  # noqa: BLE001 - one that does not run at this size is no candidate
+            _leave_out(candidate, f"{programs} programs: {_told(error)}")
+    if not timed:
+        return None
     best, candidate, programs = min(timed, key=lambda each: each[0])
-    config = candidate.config(device.type, 1)
-    return tuning.Choice(config.keys, config.warps, config.stages, programs, config.native_fp8, config.paired,
-                         config.options), best  # fmt: skip
+    config = candidate.config(device, 1)
+    return Choice(config.keys, config.warps, config.stages, programs, config.native_fp8, config.paired,
+                  config.options), best  # fmt: skip
+
+
+def _timed(candidate: Candidate, programs: int, batches: Sequence[Batch]) -> float:
+    splits = max(1, programs // (REQUESTS * KV_HEADS))
+    query = batches[0].query
+    room = attention.scratch(query.shape[0], KV_HEADS * GROUP, splits, candidate.head_size, query.device)
+    calls = [functools.partial(_attend, candidate, each, splits, room=room) for each in batches]
+    return microseconds(calls, query.device)
+
+
+def _leave_out(candidate: Candidate, fault: str) -> None:
+    print(f"left out: {candidate}: {fault}", file=sys.stderr, flush=True)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:100]}"
 
 
 def _batch(candidate: Candidate, device: torch.device, lengths: list[int], seed: int) -> Batch:
@@ -118,52 +155,77 @@ def _batch(candidate: Candidate, device: torch.device, lengths: list[int], seed:
 
 def _attend(candidate: Candidate, each: Batch, splits: int, out: torch.Tensor | None = None,
             room: attention.Scratch | None = None) -> torch.Tensor:  # fmt: skip
-    config = candidate.config(each.query.device.type, splits)
+    config = candidate.config(each.query.device, splits)
     return attention.attend(
         each.query, each.cache, each.block_table, each.seq_lens, each.query_start, each.longest_query,
         config=config, out=out, room=room,
     )  # fmt: skip
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, tell, and write the table whole or not at all."""
+def measured(key: Key, those: Sequence[Candidate], device: torch.device) -> Choice | None:
+    """One row, told; None, and why, where nothing can be measured."""
+    fault = "no candidate is right here"
+    try:
+        if those and (found := fastest(those, device)):
+            choice, best = found
+            print(f"{best:8.1f} us  {key[0]:8} rows {key[1]:2} head {key[2]:3}  {choice}", flush=True)
+            return choice
+    except Exception as error:  # noqa: BLE001 - whatever ends a row, the next may be measured
+        fault = _told(error)
+    print(f"{key}: {fault}; the row stays as it was", file=sys.stderr, flush=True)
+    return None
+
+
+def known(out: Path, device: torch.device) -> dict[Key, Choice]:
+    """What the file says already; ValueError for one that is no table of this device, or cannot be written."""
+    try:
+        found = tuning.fitting(out, device).choices if out.exists() else {}
+        if found and not os.access(out, os.W_OK):
+            raise ValueError(f"{out} cannot be written: it is read-only")
+        place = out.resolve()
+        tempfile.NamedTemporaryFile(dir=place.parent, prefix=f"{place.name}.", suffix=".part").close()
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written: {error.strerror}") from error
+    return found
+
+
+def given(words: Sequence[str]) -> tuple[argparse.Namespace, dict[Key, Choice]]:
+    """What the command line says, and the table that it names; the program ends where that cannot be done."""
     parser = argparse.ArgumentParser(prog="python -m b70_kernels.tune", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "xpu")
+    parser.add_argument("--device", type=arguments.device, default=arguments.a_device())
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
-    parser.add_argument("--presets", default=",".join(PRESETS))
-    parser.add_argument("--head-sizes", default=",".join(map(str, HEAD_SIZES)))
-    parser.add_argument("--workers", type=int, default=1, help="processes that compile and check at the same time")
-    given = parser.parse_args(arguments)
-    presets, sizes = given.presets.split(","), [int(each) for each in given.head_sizes.split(",")]
-    if unknown := [each for each in presets if each not in PRESETS] + [
-        each for each in sizes if each not in HEAD_SIZES
-    ]:
-        parser.error(
-            f"no {unknown[0]}; there are {', '.join(PRESETS)} and head sizes {', '.join(map(str, HEAD_SIZES))}"
-        )
-    device = torch.device(given.device)
-    every = list(candidates(presets, sizes, device.type))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(given.workers, mp_context=context, max_tasks_per_child=24) as pool:
-        faults = dict(zip(every, pool.map(passes, [(each, given.device) for each in every]), strict=True))
-    for candidate, fault in faults.items():
-        if fault:
-            print(f"left out: {candidate}: {fault}", file=sys.stderr, flush=True)
-    table: dict[tuning.Key, tuning.Choice] = {}
-    for key in dict.fromkeys(each.key for each in every):
-        good = [each for each in every if each.key == key and not faults[each]]
-        if not good:
-            print(f"{key}: no candidate is right here", file=sys.stderr)
-            return 1
-        table[key], best = fastest(good, device)
-        print(f"{best:8.1f} us  {key[0]:8} rows {key[1]:2} head {key[2]:3}  {table[key]}", flush=True)
-    name = getattr(torch, device.type).get_device_name() if device.type in ("cuda", "xpu") else str(device)
-    if given.out.exists():
-        table = tuning.load(given.out) | table
-    unfinished = given.out.with_name(given.out.name + ".part")
-    unfinished.write_text(tuning.dump(name, table))
-    unfinished.replace(given.out)
-    return 0
+    parser.add_argument("--presets", type=arguments.presets, default=",".join(PRESETS))
+    parser.add_argument("--head-sizes", type=arguments.head_sizes, default=",".join(map(str, HEAD_SIZES)))
+    parser.add_argument("--workers", type=arguments.processes, default=1,
+                        help="processes that compile and check at the same time")  # fmt: skip
+    said = parser.parse_args(words)
+    try:
+        return said, known(said.out, said.device)
+    except ValueError as error:
+        parser.error(f"{error}; --out can name another file")
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure, tell, and write row by row; 1 where a row is not measured or not written, 130 where interrupted."""
+    said, table = given(words)
+    every = list(candidates(said.presets, said.head_sizes, said.device.type))
+    keys = list(dict.fromkeys(each.key for each in every))
+    device = getattr(torch, said.device.type).get_device_name(said.device) if said.device.type != "cpu" else "cpu"
+    written = 0
+    try:
+        good = right(every, said.device, said.workers)
+        for key in keys:
+            if choice := measured(key, [each for each in good if each.key == key], said.device):
+                table[key] = choice
+                write(said.out, dump(device, table))
+                written += 1
+    except KeyboardInterrupt:
+        print(f"interrupted: {written} of {len(keys)} rows were written to {said.out}", file=sys.stderr)
+        return 130
+    except Unwritten as error:
+        print(f"{error}; {written} of {len(keys)} rows were", file=sys.stderr)
+        return 1
+    return 0 if written == len(keys) else 1
 
 
 if __name__ == "__main__":

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .presets import Preset
+from .tuning_table import Choice, Key, Table, load, read
 
 TABLE = "B70_KERNELS_TUNING"
 """Environment variable: the path of a table that `python -m b70_kernels.tune` wrote on this device."""
@@ -19,9 +19,6 @@ TABLE = "B70_KERNELS_TUNING"
 TABLES = Path(__file__).parent / "tables"
 """One a device family. NVIDIA's was measured on an H200 (`make tune-gpu`). Intel's was chosen on no device, by few
 spills and the shortest loop (`make tune-xpu`)."""
-
-Key = tuple[str, int, int]
-"""Preset, rows of a tile, head size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +76,13 @@ def launch(device: torch.device) -> Launch:
     return INTEL if device.type == "xpu" else OTHERS
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A row of a table."""
-
-    keys: int
-    warps: int
-    stages: int
-    programs: int
-    """How many programs fill the device: contexts are split until there are about so many."""
-    native_fp8: bool = False
-    paired: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
-
-
 def choose(device: torch.device, preset: Preset, head_size: int, rows: int, units: int, tokens: int) -> Config:
     """For `rows` query rows a KV head, `units` pairs of request and KV head, and contexts of at most `tokens`.
 
     All three are known on the host and do not change with the lengths, so neither does what is compiled.
     """
     tile = tile_rows(rows)
-    choice = _tables(device.type)[preset.name, tile, head_size]
+    choice = _choices(device)[preset.name, tile, head_size]
     blocks = -(-rows // tile)
     splits = max(1, min(choice.programs // max(1, units * blocks), -(-tokens // choice.keys)))
     return Config(tile, choice.keys, choice.warps, choice.stages, splits, choice.native_fp8, choice.paired,
@@ -112,26 +95,55 @@ def tile_rows(rows: int) -> int:
 
 
 @functools.cache
-def _tables(kind: str) -> dict[Key, Choice]:
+def _choices(device: torch.device) -> dict[Key, Choice]:
     """The device family's table, with an owner's own rows over it; NVIDIA's stands in where there is no other."""
-    shipped = load(TABLES / ("intel.json" if kind == "xpu" else "nvidia.json"))
+    own = _own(device)
+    every = load(shipped(device)) | (own[1].choices if own else {})
+    if converts_fp8(device):
+        return every
+    return {key: replace(choice, native_fp8=False) for key, choice in every.items()}
+
+
+def shipped(device: torch.device) -> Path:
+    """The table that comes with the kernels, for the device's family."""
+    return TABLES / ("intel.json" if device.type == "xpu" else "nvidia.json")
+
+
+def in_use(device: torch.device) -> str:
+    """The table that launches run with, and the device that it was measured on; ValueError for a broken one."""
+    if own := _own(device):
+        return f"{own[0]} ({own[1].device})"
+    path = shipped(device)
+    return f"shipped {path.name} ({read(path).device})"
+
+
+def _own(device: torch.device) -> tuple[str, Table] | None:
+    """An owner's table, where the environment names one."""
     path = os.environ.get(TABLE)
-    return shipped | (load(Path(path)) if path else {})
-
-
-def load(path: Path) -> dict[Key, Choice]:
-    """A table from a file; ValueError when it is none."""
+    if not path:
+        return None
     try:
-        rows = json.loads(path.read_text())["rows"]
-        return {(row["preset"], row["rows"], row["head_size"]): Choice(**row["choice"]) for row in rows}
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no tuning table ({error}); write one with: python -m b70_kernels.tune") from error
+        return path, fitting(Path(path), device)
+    except ValueError as error:
+        raise ValueError(f"{error}; measure one here with: python -m b70_kernels.tune --out NEW.json") from error
 
 
-def dump(device: str, table: dict[Key, Choice]) -> str:
-    """A table as text, for `load`; a line a row."""
-    rows = [
-        json.dumps({"preset": preset, "rows": rows, "head_size": size, "choice": asdict(choice)})
-        for (preset, rows, size), choice in sorted(table.items())
-    ]
-    return f'{{"device": {json.dumps(device)}, "rows": [\n' + ",\n".join(rows) + "\n]}\n"
+@functools.cache
+def converts_fp8(device: torch.device) -> bool:
+    """Whether the device has an instruction from e4m3 to fp16; Triton's interpreter has one, on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 9)
+    return device.type == "cpu"
+
+
+def fitting(path: Path, device: torch.device) -> Table:
+    """A table from a file; ValueError when it is none, or of another family of devices."""
+    found = read(path)
+    ours, others = ("Intel", "NVIDIA") if device.type == "xpu" else ("NVIDIA", "Intel")
+    foreign = next((key for key, choice in found.choices.items() if others in choice.families), None)
+    if found.device.startswith(others) or foreign:
+        row = f", row {foreign}" if foreign else ""
+        raise ValueError(
+            f"{path}: measured on {found.device}{row}: that is for {others}'s devices, and {device} takes {ours}'s"
+        )
+    return found

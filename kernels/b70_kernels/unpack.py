@@ -65,11 +65,18 @@ def load_keys(cache, head, slot, w, token_stride,
 
 
 @triton.jit
-def load_key_rests(cache, head, slot, w, token_stride):
-    """Interleaved 4 bits: four fp16 tiles of what those of load_keys are off by, their values being no fp16 numbers."""
-    word = four_codes(cache, head + slot * token_stride, w)
-    upper = word >> 8
-    return (rest_of_16(word & 15), rest_of_16((word >> 4) & 15), rest_of_16(upper & 15), rest_of_16((upper >> 4) & 15))
+def load_key_rests(cache, head, slot, w, token_stride,
+                   D: tl.constexpr, PAGE: tl.constexpr, KEY_BITS: tl.constexpr):  # fmt: skip
+    """Interleaved codes: four fp16 tiles of what those of load_keys are off by, their values being no fp16 numbers."""
+    if KEY_BITS == 4:
+        word = four_codes(cache, head + slot * token_stride, w)
+        upper = word >> 8
+        return (rest_of_16(word & 15), rest_of_16((word >> 4) & 15),
+                rest_of_16(upper & 15), rest_of_16((upper >> 4) & 15))  # fmt: skip
+    else:
+        word = four_thirds(cache, head, slot, w, token_stride, 0, D, PAGE, False)
+        return (rest_of_8(word & 7), rest_of_8((word >> 3) & 7),
+                rest_of_8((word >> 6) & 7), rest_of_8((word >> 9) & 7))  # fmt: skip
 
 
 @triton.jit
@@ -194,9 +201,21 @@ def fp8(byte, NATIVE: tl.constexpr):
 @triton.jit
 def nearest_of_8(code):
     """vLLM's 3-bit key codes (ascending) to quantiser.UPSTREAM_3, whose bits these are."""
+    return one_of_8(code, 0x3655, 0x3CE2, 0x4057, 0x42F3)
+
+
+@triton.jit
+def rest_of_8(code):
+    """What nearest_of_8 leaves of the Lloyd-Max values: quantiser.UPSTREAM_3_REST, whose bits these are."""
+    return one_of_8(code, 0x04CC, 0x0BD8, 0x0FE1, 0x1246)
+
+
+@triton.jit
+def one_of_8(code, B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, B3: tl.constexpr):
+    """The fp16 number with these bits for codes 4 to 7, less than zero for 3 to 0."""
     code = code.to(tl.int32)
     magnitude = tl.where(code > 3, code - 4, 3 - code)
-    bits = tl.where(magnitude > 1, tl.where(magnitude > 2, 0x42F3, 0x4057), tl.where(magnitude > 0, 0x3CE2, 0x3655))
+    bits = tl.where(magnitude > 1, tl.where(magnitude > 2, B3, B2), tl.where(magnitude > 0, B1, B0))
     return (bits | tl.where(code > 3, 0, 0x8000)).to(tl.int16).to(tl.float16, bitcast=True)
 
 

@@ -138,7 +138,7 @@ def filled(
     table = torch.full((len(tokens), max(counts) + 2), poison.tail, dtype=torch.int32)
     slots = []
     for row, (count, (keys, _)) in enumerate(zip(counts, tokens, strict=True)):
-        pages = torch.tensor([order.pop() for _ in range(count)])
+        pages = torch.tensor([order.pop() for _ in range(count)], dtype=torch.int64)
         table[row, :count] = pages
         at = torch.arange(len(keys))
         slots.append(pages[at // shape.page] * shape.page + at % shape.page)
@@ -171,7 +171,7 @@ def attended(of: Call, config: Any = None, *, dtype: torch.dtype = torch.float32
     tokens, heads, size = of.query.shape
     splits = config.splits if config else 1
     room = of.kit.attention.scratch(tokens, heads, splits, size, of.query.device) if config else None
-    for part in (room.partial, room.lse, room.out_lse, room.rotated) if room else ():
+    for part in (room.partial, room.lse, room.rotated) if room else ():
         part.fill_(of.poison.number)
     out = torch.full(of.query.shape, of.poison.number, device=DEVICE).to(dtype)
     return of.kit.attention.attend(

@@ -6,11 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from kernel_cases import Call, Kit, Poison, Shape, attended, call, config, expected, normal, random_tokens, spiky_tokens
-from kernel_scope import DEVICE
+from kernel_cases import (
+    NAN,
+    Call,
+    Kit,
+    Poison,
+    Shape,
+    attended,
+    call,
+    config,
+    expected,
+    normal,
+    random_tokens,
+    spiky_tokens,
+    whole,
+)  # fmt: skip
+from kernel_scope import DEVICE, FULL
 
 ROW_ERROR = 3e-4
 """Of any row, a token and a query head: norm of the difference over norm of the law's answer."""
@@ -44,10 +59,74 @@ def rounded_once(of: Call, config: Any = None, **options: Any) -> None:
     wide = attended(of, config, **options)
     narrow = attended(of, config, dtype=of.query.dtype, **options)
     assert bool(narrow.isfinite().all())
+    if of.query.dtype == torch.float16 or FULL:
+        assert same_bits(narrow, wide.to(of.query.dtype)), f"{of.shape}: not the nearest {of.query.dtype}"
+        return
+    # the interpreter cuts bf16 off: a whole step
     kept = torch.finfo(of.query.dtype)
-    # a whole step: the interpreter cuts bf16 off
     step = (wide.abs() * kept.eps).clamp(min=kept.tiny * kept.eps)
     assert bool(((narrow.float() - wide).abs() <= step).all())
+
+
+SINKS = tuple((score, size) for score in (5.0, 9.0, 14.0) for size in (0.0, 1e-3, 30.0))
+
+
+def sink(kit: Kit, shape: Shape, score: float, size: float, splits: int = 2) -> float:
+    """A token that takes nearly all of the weight, with values of nearly no spread: the others' are not lost.
+
+    The first token scores `score`, the others about nothing; at 5, 9 and 14 it has 0.7, 0.994 and 0.99995 of 37 tokens'
+    weight. Its values are alike but for a thousandth: their scale is zero or tiny, whatever their size.
+    """
+    direction = torch.sign(normal(shape.head_size, seed=5))
+    ((keys, values),) = random_tokens(shape, [37])
+    keys[0] = direction * (score / shape.head_size**0.5)
+    values[0] = size * (1.0 + 1e-3 * values[0])
+    # what the answer is compared with must not be the sink's own size
+    values[1:] -= values[1:].mean(-1, keepdim=True)
+    query = direction.expand(2, shape.heads, shape.head_size)
+    return accuracy(call(kit, shape, [(37, 2)], tokens=[(keys, values)], query=query), config(kit, splits))
+
+
+def heads_are_their_own(kit: Kit, shape: Shape) -> None:
+    """Other values of one KV head change the answers of its group, and not a bit of another's."""
+    shape = replace(shape, group=3, kv_heads=2)
+    keys, values = random_tokens(shape, [20])[0]
+    changed = values.clone()
+    changed[:, 1] += 1.0
+    query = normal(1, shape.heads, shape.head_size, seed=2)
+    one, two = (
+        attended(call(kit, shape, [(20, 1)], tokens=[(keys, each)], query=query), config(kit))
+        for each in (values, changed)
+    )
+    assert same_bits(one[:, :3], two[:, :3])
+    assert bool((one[:, 3:] != two[:, 3:]).any(-1).all())
+
+
+UNFIT = (float("nan"), float("inf"), -float("inf"), -60_000.0)
+"""Numbers in a query that no answer can be right for; the last one is too large once it is scaled."""
+
+
+def unfit_queries_show(kit: Kit, shape: Shape, number: float, splits: int) -> None:
+    """A row whose query has such a number is NaN as a whole, and the others keep every bit."""
+    tokens = random_tokens(shape, [37])
+    # what is large and negative, times these, would hide every token and answer with zero
+    tokens[0][0][..., 7] = tokens[0][0][..., 7].abs() + 0.5
+    of = call(kit, shape, [(37, 3)], tokens=tokens)
+    harmed = of.query.clone()
+    harmed[1, 0, 7] = number
+    before, after = (attended(each, config(kit, splits)) for each in (of, replace(of, query=harmed)))
+    rows = torch.zeros(before.shape[:2], dtype=torch.bool, device=DEVICE)
+    rows[1, 0] = True
+    assert bool(after[rows].isnan().all()), f"{shape}: a query with {number} has an answer"
+    assert same_bits(after[~rows], before[~rows])
+
+
+def unfit_scales_show(kit: Kit, shape: Shape, splits: int) -> None:
+    """A request that looks at tokens whose scales are NaN gets NaN, whichever part they lie in."""
+    of = call(kit, shape, [(37, 1), (20, 1)], poison=NAN)
+    out = attended(replace(of, seq_lens=whole([40, 20])), config(kit, splits))
+    assert bool(out[0].isnan().all()), f"{shape}: a NaN is merged away"
+    assert same_bits(out[1], attended(of, config(kit, splits))[1])
 
 
 def short_contexts(
@@ -136,9 +215,9 @@ def verify_is_decode(kit: Kit, shape: Shape, length: int, q_len: int, splits: in
 
 def splits_change_nothing(of: Call, counts: Sequence[int], **options: Any) -> None:
     """However a context is split, the answer is the same but for the order of adding."""
-    whole = attended(of, config(of.kit, 1), **options)
+    unsplit = attended(of, config(of.kit, 1), **options)
     for splits in counts:
-        errors = row_errors(attended(of, config(of.kit, splits), **options), whole)
+        errors = row_errors(attended(of, config(of.kit, splits), **options), unsplit)
         assert float(errors.max()) <= OTHER_ORDER, f"{of.shape}: {splits} splits differ by {errors.max():.1e}"
 
 

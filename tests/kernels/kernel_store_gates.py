@@ -9,8 +9,8 @@ from typing import Any
 import byte_reader
 import numpy as np
 import torch
-from kernel_cases import Kit, Shape
-from kernel_scope import DEVICE
+from kernel_cases import NAN, Kit, Poison, Shape, filled, normal, random_tokens, whole
+from kernel_scope import DEVICE, either
 
 BORDER = 1e-5
 """How close to a border of the quantiser, in units of a step or of sigma, a number may come out on either side."""
@@ -32,6 +32,67 @@ def stored(kit: Kit, shape: Shape, keys: torch.Tensor, values: torch.Tensor, slo
     cache.pages.fill_(octet)
     kit.store.store(keys.to(DEVICE), values.to(DEVICE), cache, torch.tensor(slots, device=DEVICE))
     return cache
+
+
+def only_given_slots(kit: Kit, shape: Shape) -> None:
+    """Tokens are in their slots, those without one are nowhere, and no other byte changes."""
+    shape = replace(shape, kv_heads=3)
+    page = shape.page
+    slots = [5, 2 * page, -1, page - 1, 2 * page + 1, -1, -7]
+    keys, values = (normal(len(slots), 3, shape.head_size, seed=kind).half() for kind in range(2))
+    zeros, ones = (stored(kit, shape, keys, values, slots, octet).pages.cpu() for octet in (0x00, 0xFF))
+    written = zeros == ones
+    assert int(written.sum()) == 4 * 3 * kit.presets.PRESETS[shape.preset].slot_bytes(shape.head_size)
+    assert not bool(zeros[~written].any())
+    assert bool((ones[~written] == 0xFF).all())
+    kept = [at for at in slots if at >= 0]
+    back = read_back(shape, stored(kit, shape, keys, values, slots, 0xFF), kept)
+    alone = read_back(
+        shape, stored(kit, shape, keys[[0, 1, 3, 4]], values[[0, 1, 3, 4]], [0, 1, 2, 3], 0x00), [0, 1, 2, 3]
+    )
+    assert np.array_equal(back.key, alone.key)
+    assert np.array_equal(back.value, alone.value)
+
+
+def tokens_come_back(kit: Kit, shape: Shape, lengths: list[int], dtype: torch.dtype = torch.float16) -> None:
+    """Dequantised tokens are the law's, rounded once, in the rows that were asked for and in no other."""
+    room, law, asked = dequantised(kit, shape, lengths, NAN, dtype)
+    assert bool((room[:, ~asked] == UNASKED).all()), f"{shape}: a row that nobody asked for was written"
+    wanted = law[:, asked]
+    off = (room[:, asked].double() - wanted).abs()
+    # one rounding; float32 before it, and of vLLM's codebook that it is not quite fp16
+    loose = 2e-4 if shape.layout == "interleaved" and shape.preset != "k8v4" else either(1e-6, 1e-5)
+    kept = torch.finfo(dtype)
+    allowed = (
+        kept.eps * either(1.0, 0.5) * wanted.abs() + loose * wanted.abs().amax(-1, keepdim=True) + kept.tiny * kept.eps
+    )
+    assert bool((off <= allowed).all()), f"{shape}: dequantised tokens are not the law's"
+
+
+UNASKED = 123.0
+"""What lies in rows before a dequantise."""
+
+
+def dequantised(
+    kit: Kit, shape: Shape, lengths: list[int], poison: Poison, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Keys and values as the kernel gives them, the law's, and a mask of the rows that were asked for."""
+    cache, table = filled(kit, shape, random_tokens(shape, lengths), poison)
+    starts, rows = [], 3
+    for length in lengths:
+        starts.append(rows)
+        rows += length + 2
+    room = torch.full((2, rows, shape.kv_heads, shape.head_size), UNASKED, dtype=dtype, device=DEVICE)
+    kit.dequantise.dequantise(cache, table, whole(lengths), whole(starts), max(lengths), *room)
+    law = torch.zeros(room.shape, dtype=torch.float64, device=DEVICE)
+    asked = torch.zeros(rows, dtype=torch.bool, device=DEVICE)
+    for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        if length:
+            law[0, start : start + length], law[1, start : start + length] = kit.reference.dequantise(
+                cache, table[row], length
+            )
+        asked[start : start + length] = True
+    return room, law, asked
 
 
 def read_back(shape: Shape, cache: Any, slots: list[int]) -> byte_reader.Tokens:

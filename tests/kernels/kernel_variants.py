@@ -11,8 +11,8 @@ from kernel_cases import Kit
 
 KERNELS = (
     ("attention_kernel", "attend_splits"),
-    ("attention_kernel", "merge_splits"),
-    ("attention_kernel", "rotate_queries"),
+    ("merge_kernel", "merge_splits"),
+    ("rotation_kernel", "rotate_queries"),
     ("store_kernel", "store_tokens"),
     ("dequantise_kernel", "dequantise_tokens"),
 )

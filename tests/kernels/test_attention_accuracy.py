@@ -64,8 +64,15 @@ def test_small_and_large_values_are_kept(shape: Shape, spread: float) -> None:
 
 
 @every_cache
-def test_sharp_scores_lose_nothing(shape: Shape, record_property: Record) -> None:
-    query = normal(4, shape.heads, shape.head_size, seed=1, spread=8.0)
+def test_behind_a_sink_the_other_tokens_are_not_lost(shape: Shape) -> None:
+    for score, size in gates.SINKS:
+        gates.sink(REAL, shape, score, size)
+
+
+@every_cache
+@pytest.mark.parametrize("spread", [8.0, 20.0])
+def test_sharp_scores_lose_nothing(shape: Shape, spread: float, record_property: Record) -> None:
+    query = normal(4, shape.heads, shape.head_size, seed=1, spread=spread)
     worst = gates.accuracy(call(REAL, shape, [(37, 3), (70, 1)], query=query), chosen(2))
     record_property("row error, sharp scores", (f"{shape.preset} {shape.layout}", worst))
 
@@ -119,14 +126,31 @@ def test_strides_of_views_are_followed(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize(("change", "word"), [
-    ({"query": torch.zeros(3, 2, 64)}, "float32"),
-    ({"query": torch.zeros(3, 2, 128, dtype=torch.float16)}, "128"),
-    ({"query": torch.zeros(3, 2, 128, dtype=torch.float16)[:, :, ::2]}, "contiguous"),
+    ({"query": torch.zeros(3, 2, 64, device=DEVICE)}, "float32"),
+    ({"query": torch.zeros(3, 2, 128, dtype=torch.float16, device=DEVICE)}, "128"),
+    ({"query": torch.zeros(3, 2, 128, dtype=torch.float16, device=DEVICE)[:, :, ::2]}, "contiguous"),
     ({"longest_query": 65}, "65"),
     ({"longest_query": 0}, "0 query positions"),
     ({"window": -1}, "window -1"),
     ({"softcap": -2.0}, "softcap -2.0"),
     ({"softcap": float("nan")}, "softcap nan"),
+    ({"softcap": 3001.0}, "caps up to 3000"),
+    ({"softcap": float("inf")}, "softcap inf"),
+    ({"scale": float("nan")}, "scale nan"),
+    ({"scale": float("inf")}, "scale inf"),
+    ({"config": config(REAL, 0)}, "0 splits"),
+    ({"query": torch.zeros(3, 4, dtype=torch.float16)}, "query"),
+    ({"block_table": torch.zeros(1, 8, dtype=torch.int64, device=DEVICE)}, "block_table"),
+    ({"block_table": torch.zeros(1, 8, dtype=torch.int32, device=DEVICE)[:, ::2]}, "block_table"),
+    ({"block_table": torch.zeros(2, 8, dtype=torch.int32, device=DEVICE)}, "seq_lens"),
+    ({"seq_lens": torch.tensor([5], device=DEVICE)}, "seq_lens"),
+    ({"query_start": torch.tensor([0], dtype=torch.int32, device=DEVICE)}, "query_start"),
+    ({"query_start": torch.tensor([0, 0, 3, 3], dtype=torch.int32, device=DEVICE)[::2]}, "query_start"),
+    ({"out": torch.zeros(3, 2, 64, dtype=torch.int8, device=DEVICE)}, "out"),
+    ({"out": torch.zeros(2, 2, 64, device=DEVICE)}, "out"),
+    ({"out": torch.zeros(3, 2, 128, device=DEVICE)[..., ::2]}, "out"),
+    ({"config": config(REAL, 2), "room": REAL.attention.scratch(3, 2, 1, 64, torch.device(DEVICE))}, "room.partial"),
+    ({"config": config(REAL, 1), "room": REAL.attention.scratch(2, 2, 1, 64, torch.device(DEVICE))}, "room.partial"),
 ])  # fmt: skip
 def test_what_the_kernel_was_not_made_for_is_refused(change: dict[str, object], word: str) -> None:
     of = call(REAL, EVERY_CACHE[0], [(5, 3)])

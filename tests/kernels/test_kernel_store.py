@@ -63,22 +63,7 @@ def test_keys_too_small_for_fp16_lose_no_more_than_their_size(shape: Shape) -> N
 
 @every_cache
 def test_only_the_bytes_of_the_given_slots_change(shape: Shape) -> None:
-    shape = replace(shape, kv_heads=3)
-    page = shape.page
-    slots = [5, 2 * page, -1, page - 1, 2 * page + 1, -1, -7]
-    keys, values = (normal(len(slots), 3, shape.head_size, seed=kind).half() for kind in range(2))
-    zeros, ones = (gates.stored(REAL, shape, keys, values, slots, octet).pages.cpu() for octet in (0x00, 0xFF))
-    written = zeros == ones
-    assert int(written.sum()) == 4 * 3 * REAL.presets.PRESETS[shape.preset].slot_bytes(shape.head_size)
-    assert not bool(zeros[~written].any())
-    assert bool((ones[~written] == 0xFF).all())
-    kept = [at for at in slots if at >= 0]
-    back = gates.read_back(shape, gates.stored(REAL, shape, keys, values, slots, 0xFF), kept)
-    alone = gates.read_back(
-        shape, gates.stored(REAL, shape, keys[[0, 1, 3, 4]], values[[0, 1, 3, 4]], [0, 1, 2, 3], 0x00), [0, 1, 2, 3]
-    )
-    assert np.array_equal(back.key, alone.key)
-    assert np.array_equal(back.value, alone.value)
+    gates.only_given_slots(REAL, shape)
 
 
 @every_cache

@@ -85,6 +85,42 @@ def distortion(kit: Kit) -> object:
     return store_gates.distortion(kit, FOUR, 512)
 
 
+def behind_a_sink(kit: Kit) -> object:
+    return gates.sink(kit, Shape("k8v4"), 14.0, 0.0)
+
+
+def unfit_queries(kit: Kit) -> object:
+    return gates.unfit_queries_show(kit, Shape("k8v4"), float("nan"), 1)
+
+
+def too_large_queries(kit: Kit) -> object:
+    return gates.unfit_queries_show(kit, Shape("k8v4"), -60_000.0, 1)
+
+
+def unfit_scales(kit: Kit) -> object:
+    return gates.unfit_scales_show(kit, FOUR, 3)
+
+
+def rounding(kit: Kit) -> object:
+    return gates.rounded_once(call(kit, FOUR, [(20, 1)]), config(kit))
+
+
+def cap(kit: Kit) -> object:
+    return gates.accuracy(call(kit, FOUR, [(20, 1)]), config(kit), softcap=3.0)
+
+
+def heads(kit: Kit) -> object:
+    return gates.heads_are_their_own(kit, FOUR)
+
+
+def given_slots(kit: Kit) -> object:
+    return store_gates.only_given_slots(kit, FOUR)
+
+
+def dequantise(kit: Kit) -> object:
+    return store_gates.tokens_come_back(kit, FOUR, [20, 5])
+
+
 NAMED: list[tuple[Mutant, tuple[Gate, ...]]] = [
     (mutants.INFINITE_SOFTMAX, (short_contexts,)),
     (mutants.INFINITE_SENTINEL, (window,)),
@@ -97,7 +133,18 @@ NAMED: list[tuple[Mutant, tuple[Gate, ...]]] = [
     (mutants.EMPTY_SPLIT_UNWRITTEN, (poison,)),
     (mutants.SINGLE_FP16_WEIGHTS, (spiky,)),
     (mutants.SINGLE_FP16_QUERY, (sharp,)),
+    (mutants.MAXIMUM_WITHOUT_SCALES, (large_values,)),
+    (mutants.SCALES_OUT_OF_SIGHT, (behind_a_sink,)),
     (mutants.WEIGHTS_LIFTED_TOO_FAR, (large_values,)),
+    (mutants.NAN_COUNTS_AS_NOTHING, (unfit_queries, unfit_scales)),
+    (mutants.NAN_IS_NOT_MERGED, (unfit_scales,)),
+    (mutants.TOO_LARGE_QUERIES, (too_large_queries,)),
+    (mutants.ROUNDED_TWICE, (rounding,)),
+    (mutants.CAP_TOO_WIDE, (cap,)),
+    (mutants.ONE_KV_HEAD_FOR_ALL, (heads,)),
+    (mutants.NOT_ROTATED_BACK, (dequantise,)),
+    (mutants.ONE_ROW_LATE, (dequantise,)),
+    (mutants.STORED_WITHOUT_A_SLOT, (given_slots,)),
     (mutants.NO_REST_OF_KEYS, (sharp_in_vllm_s_layout,)),
     (mutants.PADDING_IS_MERGED, (padding,)),
     (mutants.MERGE_FORGETS_WEIGHTS, (accuracy,)),

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from b70_kernels import quantiser
 from b70_kernels.store_kernel import to_fp8
-from b70_kernels.unpack import centred, cubic, fp8, nearest_of_8, nearest_of_16, quintic, rest_of_16
+from b70_kernels.unpack import centred, cubic, fp8, nearest_of_8, nearest_of_16, quintic, rest_of_8, rest_of_16
 from kernel_scope import DEVICE, either
 
 
@@ -30,6 +30,12 @@ def _keys_4(words, out, SHIFT: tl.constexpr, OURS: tl.constexpr):
         tl.store(out + tl.arange(0, 16), quintic(word, SHIFT))
     else:
         tl.store(out + tl.arange(0, 16), nearest_of_16((word >> SHIFT) & 15))
+
+
+@triton.jit
+def _rests_3(words, out, SHIFT: tl.constexpr):
+    word = tl.load(words + tl.arange(0, 8))
+    tl.store(out + tl.arange(0, 8), rest_of_8((word >> SHIFT) & 7))
 
 
 @triton.jit
@@ -78,6 +84,8 @@ def test_three_bits_are_a_value_of_the_codebook(shift: int, noise: int) -> None:
         out = torch.empty(8, dtype=torch.float16, device=DEVICE)
         _keys_3[(1,)](words(8, shift, noise), out, SHIFT=shift, OURS=ours)
         assert torch.equal(out.cpu(), book(half))
+    _rests_3[(1,)](words(8, shift, noise), out, SHIFT=shift)
+    assert torch.equal(out.cpu(), book(quantiser.UPSTREAM_3_REST))
 
 
 @noises

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 import triton
-from b70_kernels.attention_kernel import attend_splits, merge_splits, rotate_queries
+from b70_kernels.attention_kernel import attend_splits
 from b70_kernels.dequantise_kernel import dequantise_tokens
+from b70_kernels.merge_kernel import merge_splits
+from b70_kernels.rotation_kernel import rotate_queries
 from b70_kernels.store_kernel import store_tokens
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from b70_kernels import tuning
+from b70_kernels import tuning, tuning_table
 from b70_kernels.presets import HEAD_SIZES, PRESETS
 
 from . import compiling, issue
@@ -44,7 +44,7 @@ THREADS = 1024
 class Judged:
     """A candidate and what became of it."""
 
-    choice: tuning.Choice
+    choice: tuning_table.Choice
     listing: Listing
 
     @property
@@ -53,13 +53,13 @@ class Judged:
         return issue.microseconds(issue.Work(), self.choice.keys, self.choice.warps, self.listing.loop)
 
 
-def choice(keys: int, warps: int) -> tuning.Choice:
+def choice(keys: int, warps: int) -> tuning_table.Choice:
     """With programs enough to fill the card about twice."""
     programs = min(512, max(128, 2 * THREADS // warps))
-    return tuning.Choice(keys, warps, 1, programs, paired=True, options={"grf_mode": "large"})
+    return tuning_table.Choice(keys, warps, 1, programs, paired=True, options={"grf_mode": "large"})
 
 
-def judged(key: tuning.Key, candidate: tuning.Choice) -> Judged:
+def judged(key: tuning_table.Key, candidate: tuning_table.Choice) -> Judged:
     """Compile and disassemble a candidate for one row of the table."""
     preset, rows, head_size = key
     config = tuning.Config(rows, candidate.keys, candidate.warps, candidate.stages, 8, candidate.native_fp8,
@@ -68,7 +68,7 @@ def judged(key: tuning.Key, candidate: tuning.Choice) -> Judged:
     return Judged(candidate, disassemble(FOLDER / "ocloc", module.name, module.spirv, module.flags, DEVICE))
 
 
-def best(key: tuning.Key) -> Judged:
+def best(key: tuning_table.Key) -> Judged:
     """The candidate to ship."""
     every = sorted((judged(key, choice(*each)) for each in CANDIDATES[key[1]]), key=lambda each: each.microseconds)
     every = [each for each in every if each.listing.spilled_bytes <= A_LITTLE] or every
@@ -93,13 +93,13 @@ def main(arguments: list[str]) -> int:
     sizes = [int(each) for each in given.head_sizes.split(",")]
     keys = list(itertools.product(given.presets.split(","), CANDIDATES, sizes))
     path = tuning.TABLES / "intel.json"
-    table = tuning.load(path) if path.exists() else {}
+    table = tuning_table.load(path) if path.exists() else {}
     with ProcessPoolExecutor(2) as pool:
         for key, found in zip(keys, pool.map(best, keys), strict=True):
             table[key] = found.choice
             sys.stdout.write(f"{key[0]:8} head {key[2]:3} rows {key[1]}: {line(found)}\n")
             sys.stdout.flush()
-    path.write_text(tuning.dump(f"{DEVICE}, compiled only", table))
+    path.write_text(tuning_table.dump(f"{DEVICE}, compiled only", table))
     return 0
 
 

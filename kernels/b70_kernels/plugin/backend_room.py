@@ -35,7 +35,7 @@ def reserve(device: str, size: int) -> None:
 def scratch_bytes(positions: int, heads: int, head_size: int) -> int:
     """What the fused kernel may need for so many query positions."""
     rows = max(PARTS, positions * heads)
-    return FLOAT * (rows * (head_size + 1) + positions * heads * (head_size + 1)) + 4 * ALIGNED
+    return FLOAT * (rows * (head_size + 1) + positions * heads * head_size) + 3 * ALIGNED
 
 
 def scratch(device: torch.device, positions: int, heads: int, splits: int, head_size: int) -> Scratch:
@@ -43,10 +43,10 @@ def scratch(device: torch.device, positions: int, heads: int, splits: int, head_
     wanted = (positions, heads, splits, head_size)
     if device in _last and _last[device][0] == wanted:
         return _last[device][1]
-    partial, lse, out_lse, rotated = _taken(
-        device, torch.float32, wanted, (positions, heads, splits), (positions, heads), (positions, heads, head_size)
+    partial, lse, rotated = _taken(
+        device, torch.float32, wanted, (positions, heads, splits), (positions, heads, head_size)
     )
-    found = Scratch(partial, lse, out_lse, rotated)
+    found = Scratch(partial, lse, rotated)
     if device in _shared and partial.untyped_storage().data_ptr() == _shared[device].untyped_storage().data_ptr():
         _last[device] = wanted, found
     return found

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
 import torch
 from b70_kernels import attention, reference, tuning, workload
 from b70_kernels.cache import Layout
-from b70_kernels.presets import PRESETS
+from b70_kernels.presets import PRESETS, SCALE_BYTES
 
 from tests.xpu.simulator import Simulator
-
-BAR = 3e-4
-"""Largest relative error of a query position and head."""
 
 
 @functools.cache
@@ -32,12 +30,12 @@ def config(preset: str, rows: int, head_size: int, splits: int) -> tuning.Config
 
 
 def batch(
-    preset: str, layout: Layout, head_size: int, group: int, lengths: list[int], q_lens: list[int]
+    preset: str, layout: Layout, head_size: int, group: int, lengths: list[int], q_lens: list[int], **more: Any
 ) -> workload.Batch:
-    """Two KV heads; every byte of the cache that holds no token is 0xFF, so a scale read there is a NaN."""
+    """Two KV heads, `more` for workload.batch; what holds no token is 0xFF, so that a scale read there is a NaN."""
     simulator()
     return workload.batch(PRESETS[preset], lengths, q_lens, heads=2 * group, kv_heads=2, head_size=head_size,
-                          layout=layout, launch=tuning.INTEL)  # fmt: skip
+                          layout=layout, launch=tuning.INTEL, **more)  # fmt: skip
 
 
 def attend(of: workload.Batch, how: tuning.Config, **options: float) -> torch.Tensor:
@@ -45,7 +43,7 @@ def attend(of: workload.Batch, how: tuning.Config, **options: float) -> torch.Te
     simulator()
     tokens, heads, size = of.query.shape
     room = attention.scratch(tokens, heads, how.splits, size, of.query.device)
-    for each in (room.partial, room.lse, room.out_lse, room.rotated):
+    for each in (room.partial, room.lse, room.rotated):
         each.fill_(torch.nan)
     out = torch.full(of.query.shape, torch.nan, dtype=torch.float32)
     return attention.attend(of.query, of.cache, of.block_table, of.seq_lens, of.query_start, of.longest_query,
@@ -64,12 +62,21 @@ def worst(found: torch.Tensor, right: torch.Tensor) -> float:
 
 
 def poisoned(of: workload.Batch, octet: int) -> workload.Batch:
-    """The same tokens; every byte that was 0xFF in a slot without a token is another."""
+    """The same tokens; every byte of a slot without a token is another."""
     cache = of.cache
     used = torch.zeros(cache.pages.shape[0] * cache.page_size, dtype=torch.bool)
     for table, length in zip(of.block_table, of.seq_lens, strict=True):
         at = torch.arange(int(length))
         used[table[at // cache.page_size].long() * cache.page_size + at % cache.page_size] = True
+    free = ~used.reshape(-1, cache.page_size)
     pages = cache.pages.clone()
-    pages[~used.reshape(-1, cache.page_size)] = octet
+    if cache.layout is Layout.INTERLEAVED:
+        pages[free] = octet
+    else:
+        widths = [width for _, width in reference.plane_widths(cache.preset, cache.head_size)]
+        heads, at = pages.unflatten(1, (cache.kv_heads, -1)), 0
+        for width in (*widths, *[SCALE_BYTES] * cache.preset.scales):
+            plane = heads[..., at : at + cache.page_size * width].unflatten(-1, (cache.page_size, width))
+            plane.masked_fill_(free[:, None, :, None], octet)
+            at += cache.page_size * width
     return replace(of, cache=replace(cache, pages=pages))

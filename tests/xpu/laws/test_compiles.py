@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import torch
 from b70_kernels.cache import Layout
 from b70_kernels.presets import HEAD_SIZES, PRESETS
 
@@ -36,3 +37,13 @@ def test_storing_and_dequantising_compile_and_fit_in_local_memory(recorder, pres
     modules = storing(recorder, Shape(preset, head_size, 8, layout))
     assert set(modules) == {"store_tokens", "dequantise_tokens"}
     assert all(each.shared <= SHARED_BYTES for each in modules.values())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("options", [{"window": 20}, {"softcap": 30.0}, {"window": 20, "softcap": 30.0}], ids=str)
+def test_bf16_larger_pages_windows_and_caps_compile(recorder, preset, options):
+    for page, layout in itertools.product((32, 64), Layout):
+        shape = Shape(preset, 128, 8, layout, page=page, dtype=torch.bfloat16)
+        modules = attending(recorder, shape, config(preset, 16, 128, 8), **options)
+        assert b"matrix_mad_k16" in modules["attend_splits"].spirv
+        assert all(each.shared <= SHARED_BYTES for each in (*modules.values(), *storing(recorder, shape).values()))

@@ -7,9 +7,10 @@ import pytest
 import torch
 from b70_kernels import dequantise, reference, tuning
 from b70_kernels.cache import Layout
+from b70_kernels.gates import BAR
 from b70_kernels.presets import HEAD_SIZES, PRESETS
 
-from .running import BAR, attend, batch, config, poisoned, wanted, worst
+from .running import attend, batch, config, poisoned, wanted, worst
 
 EVERYTHING = "B70CTL_XPU_EVERYTHING"
 """Environment variable: run every combination, which takes more than an hour of compiling for the processor."""
@@ -39,9 +40,20 @@ def test_a_ragged_batch_is_within_3e_4_of_the_reference(preset, layout, head_siz
     assert error < BAR
 
 
+@pytest.mark.parametrize("preset", ["k8v4", "3bit_nc"])
+@pytest.mark.parametrize("page", [32, 64])
+def test_bf16_with_larger_pages_a_window_and_a_cap_is_within_3e_4_of_the_reference(preset, page, tell):
+    of = batch(preset, Layout.PLANAR, 64, 4, [37, 1, 300], [5, 1, 2], page_size=page, dtype=torch.bfloat16)
+    options = {"window": 20, "softcap": 3.0}
+    error = worst(attend(of, config(preset, 32, 64, 3), **options), wanted(of, **options))
+    tell(f"row error {preset} planar bf16 page {page} window and cap: {error:.1e}")
+    assert error < BAR
+
+
+@pytest.mark.parametrize("layout", Layout)
 @pytest.mark.parametrize("preset", ["k8v4", "k3v4_nc"])
-def test_what_lies_behind_a_context_changes_no_bit(preset):
-    of = batch(preset, Layout.INTERLEAVED, 64, 4, [37, 5], [8, 3])
+def test_what_lies_behind_a_context_changes_no_bit(preset, layout):
+    of = batch(preset, layout, 64, 4, [37, 5], [8, 3])
     how = config(preset, 32, 64, 3)
     assert torch.equal(attend(of, how), attend(poisoned(of, 0x7B), how))
 

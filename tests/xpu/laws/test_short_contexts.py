@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 from b70_kernels.cache import Layout
+from b70_kernels.gates import BAR
 
-from .running import BAR, attend, batch, config, wanted, worst
+from .running import attend, batch, config, wanted, worst
 
 LONGEST, POSITIONS, SPLITS = 600, 9, (1, 2, 7, 8, 32)
 
