@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import IntEnum
 
 
@@ -115,3 +116,8 @@ class Interrupted(B70Error, KeyboardInterrupt):
     """
 
     exit_code = Exit.INTERRUPTED
+
+
+def to_type(*words: object) -> str:
+    """A command for a hint, with each word quoted as a shell wants it: a path may have blanks and worse."""
+    return shlex.join(map(str, words))

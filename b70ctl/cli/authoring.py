@@ -15,7 +15,7 @@ from b70ctl.core.release import release_id
 from b70ctl.edge import places
 from b70ctl.edge.files import replace
 from b70ctl.edge.preparing import Workshop
-from b70ctl.errors import B70Error, Exit, MachineError, Refused, UsageError
+from b70ctl.errors import B70Error, Exit, MachineError, Refused, UsageError, to_type
 
 PREVIEW = "preview"
 
@@ -57,7 +57,7 @@ def init(here: Here, directory: Path | None, models: Path | None, name: str) -> 
         replace(root / ".gitignore", f"{places.STATE}/\nsecrets/\n")
     replace(file, SITE_TEXT.format(name=quoted(name), models=quoted(lies).replace("$$", "$")))
     here.console.say(f"{file} is ready")
-    here.console.say(f"next: b70ctl --site {root} profiles list")
+    here.console.say(f"next: {to_type('b70ctl', '--site', root, 'profiles', 'list')}")
 
 
 def _models(root: Path, given: Path | None) -> str:
@@ -71,12 +71,12 @@ def _models(root: Path, given: Path | None) -> str:
 def _make_folders(root: Path, file: Path) -> None:
     try:
         if file.exists():
-            raise Refused(f"{file} exists already", hint=f"b70ctl --site {root} status")
+            raise Refused(f"{file} exists already", hint=to_type("b70ctl", "--site", root, "status"))
         for folder in ("profiles", "templates", "patches", places.STATE):
             (root / folder).mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise Refused(f"{error.filename} is in the way: a site has a directory of that name",
-                      hint=f"mv {error.filename} {error.filename}.old") from error  # fmt: skip
+                      hint=to_type("mv", error.filename, f"{error.filename}.old")) from error  # fmt: skip
     except OSError as error:
         raise Refused(f"{error.filename or root} cannot be made: {error.strerror}",
                       hint="b70ctl init DIR, with a directory of your own") from error  # fmt: skip

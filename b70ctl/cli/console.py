@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -212,7 +213,8 @@ def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:
         if stream is sys.stdout and not _busy:
             if isinstance(error, BrokenPipeError):
                 raise
-            raise MachineError(f"stdout cannot be written: {error.strerror}", hint="df -h") from error
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise MachineError(f"stdout cannot be written: {error.strerror}", hint="df -h" if full else None) from error
 
 
 def _mute(stream: TextIO) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from b70ctl.cli.here import Here
 from b70ctl.cli.plans import show
-from b70ctl.cli.ready import can_return
+from b70ctl.cli.ready import can_return, stop_is_recorded
 from b70ctl.cli.switching import serves
 from b70ctl.core.plan import Plan, plan_restart, plan_start, plan_stop
 from b70ctl.errors import Refused
@@ -69,7 +69,9 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
         if plan.command == "stop" and not observed.runs(release) and here.store.state().stopped:
             _told_stopped(here, release, "is stopped already")
             return
-        if plan.command != "stop":
+        if plan.command == "stop":
+            stop_is_recorded(here)
+        else:
             can_return(change, here.store.release(release), None, observed)
         if not here.console.confirm(question, yes=yes):
             raise Refused("not confirmed; nothing was touched")

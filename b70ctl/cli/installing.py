@@ -8,7 +8,7 @@ from b70ctl.cli.here import Here, is_root
 from b70ctl.core.unit import MARK, quoted, unit, unit_name
 from b70ctl.edge.files import read_text, replace
 from b70ctl.edge.places import own_program, owner, passed_on, unit_folder
-from b70ctl.errors import MachineError, Refused
+from b70ctl.errors import MachineError, Refused, to_type
 
 
 def install(here: Here, *, system: bool, dry_run: bool) -> None:
@@ -36,9 +36,10 @@ def _write(path: Path, text: str, root: Path) -> None:
     before = read_text(path)
     if before is None and path.is_symlink():
         raise Refused(f"{path} is a link to {path.readlink()}, which is not there, so it stays as it is",
-                      hint=f"rm {path}")  # fmt: skip
+                      hint=to_type("rm", path))  # fmt: skip
     if before is not None and not before.startswith(f"{MARK}\n"):
-        raise Refused(f"{path} was not written by b70ctl, so it stays as it is", hint=f"mv {path} {path}.mine")
+        raise Refused(f"{path} was not written by b70ctl, so it stays as it is",
+                      hint=to_type("mv", path, f"{path}.mine"))  # fmt: skip
     if before is not None and f" {quoted(str(root))} " not in before:
         raise Refused(f"{path} watches another site of this name, so it stays as it is",
                       hint="give one of the two another `name` in its site.yaml")  # fmt: skip

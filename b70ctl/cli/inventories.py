@@ -16,7 +16,7 @@ from b70ctl.core.inventory import Software, as_inventory, differences, inventory
 from b70ctl.edge import hostasks
 from b70ctl.edge.files import read_bytes, replace
 from b70ctl.edge.hostrecord import read_record
-from b70ctl.errors import DaemonError, Exit, MachineError, UsageError
+from b70ctl.errors import DaemonError, Exit, MachineError, UsageError, to_type
 
 MOST_BYTES = 16 * 2**20
 """More than any inventory has."""
@@ -26,7 +26,7 @@ def show(here: Here, ref: str | None, host_root: Path | None, out: Path | None) 
     """The stack of host and image, side by side."""
     if out and not out.absolute().parent.is_dir():
         raise UsageError(f"{out} cannot be written: there is no directory {out.absolute().parent}",
-                         hint=f"mkdir -p {out.absolute().parent}")  # fmt: skip
+                         hint=to_type("mkdir", "-p", out.absolute().parent))  # fmt: skip
     image = _image(here, ref)
     found = _inventory(here, host_root, image)
     if out:

@@ -62,11 +62,12 @@ class Run:
         finally:
             with self.interrupts.shielded():
                 kept = self._keep(heard, code, time.monotonic() - began, stack)
+                # rows that were measured before a fault, or before it was interrupted, are as good as any
+                if self.program.writes and (code == 0 or (self.folder / TABLE).exists()):
+                    self._write_table()
         if found := trouble(self.program, heard, code, self.ref):
             raise found
         self.interrupts.end()
-        if code == 0 and self.program.writes:
-            self._write_table()
         if self.here.console.json:
             self.here.console.data(kept)
         if code:

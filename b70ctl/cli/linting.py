@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from b70ctl.cli.here import Here
@@ -10,15 +10,18 @@ from b70ctl.core.deployment import Order
 from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.lint import Finding, FlagTable, lint
+from b70ctl.core.mounting import shows
 from b70ctl.core.patch import Patch
 from b70ctl.core.patchcheck import unknown_bases
 from b70ctl.core.patchset import orders, quarrels
 from b70ctl.core.plugin import Kernels
+from b70ctl.core.profile import Profile
 from b70ctl.core.rules.case import Severity
 from b70ctl.edge.catalog import Written
 from b70ctl.edge.filling import unfit
 from b70ctl.edge.imagefacts import all_kept
 from b70ctl.edge.preparing import Wanted, Workshop
+from b70ctl.edge.secretfiles import names_of, secret_places
 from b70ctl.errors import B70Error, Refused
 
 
@@ -47,7 +50,21 @@ def _judged(
     found = lint(written.profile, facts=known, flags=FlagTable(here.catalog.flags()), draft=draft,
                  kernels=kernels, patches=patches, gates=_gates(here) if written.profile.env else None)  # fmt: skip
     pinned = written.profile.image.ref in here.workshop(docker=False).lock.images
-    return tuple(each for each in found if not (pinned and each.rule == "moving-image"))
+    rest = (each for each in found if not (pinned and each.rule == "moving-image"))
+    return (*_mounted_secrets(here, written.profile), *rest)
+
+
+def _mounted_secrets(here: Here, profile: Profile) -> Iterator[Finding]:
+    """Mounts by which the engine, and whoever reads its release, would have the site's secrets under another name."""
+    root = here.root
+    places = secret_places(here.catalog.site, root) if root and profile.mounts else {}
+    for number, mount in enumerate(profile.mounts):
+        mounted = names_of(root / mount.source) if root else frozenset[str]()
+        for what, hidden in places.items():
+            if shows(mounted, hidden):
+                yield Finding("mounted-secret", "error", f"mounts.{number}",
+                              f"{mount.source} shows {what}, which lies at {min(hidden)}, by another name",
+                              "mount a folder that holds just what the engine needs")  # fmt: skip
 
 
 def _gates(here: Here) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference, parsed_version
 from b70ctl.core.patch import Answer, Checked, Edit, Patch, by_version, edited, refuse_unless_meant_for
 from b70ctl.core.patchcheck import by_files, by_release, unread
+from b70ctl.core.patchset import refuse_taken
 from b70ctl.core.strict import NAME
 from b70ctl.errors import B70Error, Refused, UsageError
 
@@ -24,7 +25,7 @@ NO_PATCH = (
 )
 
 NEW_TEXT = """\
-# yaml-language-server: $schema=../../.b70ctl/patch.schema.json
+# yaml-language-server: $schema=../../{state}/patch.schema.json
 summary: {name}, and what it does in a line
 why: what breaks without it, with the message that people will search for
 versions: ">=0.19,<0.34"
@@ -161,15 +162,21 @@ def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Che
 
 def new(here: Here, name: str) -> None:
     """Start a patch of your own at this site, with the schema for editors where it says."""
+    from b70ctl.edge import places
     from b70ctl.edge.files import replace
 
     if not NAME.fullmatch(name):
         raise UsageError(f"`{name}` cannot be a patch's name", hint="lower-case letters, digits, dot, dash, underscore")
+    another = f"b70ctl patches new my-{name}"
+    refuse_taken(name, hint=another)
+    if (places.shipped("patches") / name).exists():
+        # a file that is still to be filled in would stand in for it in every profile that has it
+        raise Refused(f"patch `{name}` is shipped, and one of yours would take its place", hint=another)
     file = here.site_root / "patches" / name / "patch.yaml"
     if file.exists():
         raise Refused(f"{file} exists already", hint=f"b70ctl patches show {name}")
-    replace(here.site_root / ".b70ctl" / "patch.schema.json", json.dumps(Patch.model_json_schema(), indent=2))
-    replace(file, NEW_TEXT.format(name=name))
+    replace(here.site_root / places.STATE / "patch.schema.json", json.dumps(Patch.model_json_schema(), indent=2))
+    replace(file, NEW_TEXT.format(name=name, state=places.STATE))
     here.console.say(f"{file} is ready to be filled in; b70ctl patches check --image REF says whether it applies")
 
 

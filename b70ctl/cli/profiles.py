@@ -12,7 +12,7 @@ from b70ctl.cli.here import Here
 from b70ctl.errors import B70Error, Exit, Refused, UsageError
 
 NEW_TEXT = """\
-# yaml-language-server: $schema=../.b70ctl/profile.schema.json
+# yaml-language-server: $schema=../{state}/profile.schema.json
 extends: {parent}
 
 summary: {name}, my variant of {parent}
@@ -146,6 +146,7 @@ def _or_null(part: dict[str, Any]) -> dict[str, Any]:
 def new(here: Here, name: str, extends: str) -> None:
     """Start a profile of your own at this site, on top of another."""
     from b70ctl.core.strict import NAME
+    from b70ctl.edge import places
     from b70ctl.edge.files import replace
 
     if not NAME.fullmatch(name):
@@ -160,6 +161,6 @@ def new(here: Here, name: str, extends: str) -> None:
     if file.exists():
         raise Refused(f"{file} exists already", hint=f"b70ctl profiles show {name}")
     status = "" if parent.status == "production" else f"status: {parent.status}\nstatus_reason: as {extends}\n"
-    replace(here.site_root / ".b70ctl" / "profile.schema.json", schema_text())
-    replace(file, NEW_TEXT.format(name=name, parent=extends, status=status))
+    replace(here.site_root / places.STATE / "profile.schema.json", schema_text())
+    replace(file, NEW_TEXT.format(state=places.STATE, name=name, parent=extends, status=status))
     here.console.say(f"{file} is ready; b70ctl profiles lint {name} checks it")

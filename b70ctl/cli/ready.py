@@ -85,6 +85,18 @@ def can_leave(here: Here) -> None:
         raise refusal(found)
 
 
+def stop_is_recorded(here: Here) -> None:
+    """Raise where a stop could not be written down: an engine whose stop is not is started again, and proven.
+
+    Where Docker keeps its own things is not looked at: a stop makes nothing there.
+    """
+    from b70ctl.core.preflight import ROOM_FOR_STOP, cramped
+    from b70ctl.edge.preflight import rooms
+
+    if found := cramped(rooms(here.store.folder, None, root=is_root()), ROOM_FOR_STOP):
+        raise refusal(found)
+
+
 def hook_can_run(here: Here) -> None:
     """MachineError for a router hook whose program would not start."""
     from b70ctl.edge.process import cannot_run

@@ -19,7 +19,7 @@ from b70ctl.core.watching import stands, started_anew
 from b70ctl.edge.files import moment, now
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.watching import Monitor
-from b70ctl.errors import B70Error, CutOff, GaveUp, Interrupted, Locked, Refused, RolledBack, Unproven
+from b70ctl.errors import B70Error, CutOff, GaveUp, Interrupted, Locked, Refused, RolledBack, Unproven, to_type
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Response:
         if not left:
             allowed = f"{self.settings.restarts} restarts in {self.settings.hours:g} h"
             raise GaveUp(f"{fault.kind}: {fault.evidence}; the site allows {allowed}, so the watch ends",
-                         hint=f"ls {self.here.store.incidents}; b70ctl diagnose")  # fmt: skip
+                         hint=f"{to_type('ls', self.here.store.incidents)}; b70ctl diagnose")  # fmt: skip
         return self.clock() >= self.not_before and self._restart(monitor, fault, memory)
 
     def _left(self) -> int:

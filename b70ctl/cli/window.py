@@ -10,6 +10,7 @@ import typer
 
 from b70ctl.cli.draining import leave_of, services_exist
 from b70ctl.cli.here import Change, Here
+from b70ctl.cli.linting import doubts
 from b70ctl.cli.options import DARK_PORT
 from b70ctl.cli.plans import expected, show
 from b70ctl.cli.ready import can_return, companions_fit, foreseen, hook_can_run, obstacles, prepare
@@ -25,7 +26,7 @@ from b70ctl.core.window import LOOPBACK, Turn, in_the_dark, in_words, outcome, p
 from b70ctl.edge.ports import listener
 from b70ctl.edge.preparing import Wanted
 from b70ctl.edge.process import cannot_run
-from b70ctl.errors import B70Error, CommandFailed, MachineError, Refused, UsageError
+from b70ctl.errors import B70Error, CommandFailed, MachineError, Refused, UsageError, to_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def window(here: Here, wish: Wish, *, yes: bool, dry_run: bool) -> None:
         _all_can_run(change, wish, every, incumbent, observed)
         tried = [prepare(change, wanted, first + at, dark=True).id for at, wanted in enumerate(every)]
         plan = _plan(here, wish, tried, incumbent, adopt=adopted is not None)
-        here.console.plan(plan)
+        here.console.plan(plan, _doubts(here, every))
         _say_what_stays(here, incumbent)
         if not here.console.confirm(f"open a window for {', '.join(wish.profiles)}?", yes=yes):
             raise Refused("not confirmed; nothing was touched")
@@ -74,7 +75,7 @@ def _refuse_nonsense(here: Here, wish: Wish) -> None:
         hint = f"b70ctl window {shlex.join(profiles)} -- {shlex.join(command) or 'COMMAND'}"
         raise UsageError("there is no command to run against the profiles", hint=hint)
     if why := cannot_run(wish.argv[0]):
-        raise MachineError(f"`{wish.argv[0]}` {why}", hint=f"ls -l {wish.argv[0]}")
+        raise MachineError(f"`{wish.argv[0]}` {why}", hint=to_type("ls", "-l", wish.argv[0]))
 
 
 def _every(here: Here, wish: Wish, *, probe: bool) -> list[Wanted]:
@@ -136,6 +137,15 @@ def _plan(here: Here, wish: Wish, tried: Sequence[str], incumbent: Release | Non
                        keep_going=wish.keep_going, adopt=adopt, **leave_of(here.catalog.site))  # fmt: skip
 
 
+def _doubts(here: Here, every: Sequence[Wanted]) -> list[B70Error]:
+    """What the rules warn of, with the profile that it is about, where there are several."""
+    found: dict[str, B70Error] = {}
+    for wanted in every:
+        whose = f"{wanted.written.name}: " if len(every) > 1 else ""
+        found |= {(what := f"{whose}{each.what}"): Refused(what, hint=each.hint) for each in doubts(here, wanted)}
+    return list(found.values())
+
+
 def _say_what_stays(here: Here, incumbent: Release | None) -> None:
     if incumbent is None:
         serving = here.store.state().serving
@@ -188,7 +198,7 @@ def _show(here: Here, wish: Wish) -> None:
     incumbent = adopted or _incumbent(here, observed)
     tried = [release_id(first + at, wanted.written.name, wanted.deployment.digest) for at, wanted in enumerate(every)]
     found = [*_in_the_way(here, wish, every, incumbent, observed), *(each for w in every for each in foreseen(here, w))]
-    show(here, _plan(here, wish, tried, incumbent, adopt=adopted is not None), found)
+    show(here, _plan(here, wish, tried, incumbent, adopt=adopted is not None), found, _doubts(here, every))
     _say_what_stays(here, incumbent)
     if found:
         raise typer.Exit(int(found[0].exit_code))

@@ -112,7 +112,7 @@ def _folder(draft: Draft, place: Place) -> str:
     raise Refused(
         f"draft {draft.hub} has a config to be changed, and {cached(str(draft.hub), place)} has no snapshot of "
         f"`{draft.revision or 'main'}`",
-        hint=f"HF_HOME={shlex.quote(cache(place))} hf download {draft.hub}{wanted}",
+        hint=f"HF_HOME={shlex.quote(cache(place))} hf download {shlex.quote(str(draft.hub))}{wanted}",
     )
 
 

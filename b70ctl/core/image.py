@@ -66,6 +66,15 @@ def sources_setvars(facts: ImageFacts) -> bool:
     return facts.setvars and any("setvars.sh" in word for word in facts.entrypoint)
 
 
+def is_version(text: str) -> bool:
+    """Whether a text is a version that rules can compare."""
+    try:
+        parsed_version(text)
+    except UsageError:
+        return False
+    return True
+
+
 def parsed_version(text: str) -> Version:
     """A vLLM version, development builds included."""
     try:

@@ -13,7 +13,7 @@ from b70ctl.core.hostfacts import HostFacts
 from b70ctl.core.hosttext import scrub
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.packages import COMPUTE_RUNTIME, IGC, dpkg, installed
-from b70ctl.errors import UsageError
+from b70ctl.errors import UsageError, to_type
 
 FORMAT = 1
 LAYERS: dict[str, tuple[str, ...]] = {
@@ -169,5 +169,5 @@ def _same(before: Any, after: Any) -> bool:
 def as_inventory(value: Any, name: str) -> dict[str, Any]:
     """A value that was read from a file, when it is an inventory."""
     if not isinstance(value, dict) or value.get("inventory") != FORMAT:
-        raise UsageError(f"{name} is not an inventory", hint=f"b70ctl inventory -o {name}")
+        raise UsageError(f"{name} is not an inventory", hint=to_type("b70ctl", "inventory", "-o", name))
     return value

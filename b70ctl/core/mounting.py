@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from b70ctl.core import draft as drafts
 from b70ctl.core import patchset, serving
@@ -34,6 +34,16 @@ def requires(profile: Profile, place: Place) -> tuple[str, ...]:
 def _is_carried(mount: MountSpec) -> bool:
     """Whether the release carries the file: what belongs to the site may change under a release that does not."""
     return mount.read_only and not mount.source.startswith("/")
+
+
+def shows(mounted: Iterable[str], hidden: Iterable[str]) -> bool:
+    """Whether a mount makes readable what is to be hidden; each is given by all its names on the host.
+
+    It does where it holds it, and where it lies in it. The models and the hub's cache, which may hold a token of the
+    hub, are mounted as they are: their owner named them for that.
+    """
+    pairs = [(f"{one.rstrip('/')}/", f"{other.rstrip('/')}/") for one in mounted for other in hidden]
+    return any(one.startswith(other) or other.startswith(one) for one, other in pairs)
 
 
 def mounts(profile: Profile, place: Place, orders: tuple[Order, ...]) -> list[Mount]:

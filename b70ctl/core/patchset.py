@@ -12,17 +12,22 @@ from b70ctl.core.image import ImageFacts
 from b70ctl.core.kernels import TABLE
 from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
-from b70ctl.errors import Refused, UsageError
+from b70ctl.errors import Refused, UsageError, to_type
 
 TAKEN = frozenset({"draft", "mounts", "plugin", TABLE})
 """Names below a release's `files`, where each patch has a folder of its name."""
 
 
+def refuse_taken(name: str, *, hint: str) -> None:
+    """Raise for a patch's name that a release has for something else."""
+    if name in TAKEN:
+        raise Refused(f"patch `{name}` has the name of what b70ctl itself puts into a release", hint=hint)
+
+
 def orders(names: Sequence[str], place: Place, facts: ImageFacts, patches: Mapping[str, Patch]) -> list[Order]:
     """Every file that the release must bring for them; Refused for patches that must not meet."""
-    if taken := sorted(TAKEN.intersection(names)):
-        raise Refused(f"patch `{taken[0]}` has the name of what b70ctl itself puts into a release",
-                      hint=f"mv patches/{taken[0]} patches/my-{taken[0]}, and so in the profile")  # fmt: skip
+    for name in names:
+        refuse_taken(name, hint=f"{to_type('mv', f'patches/{name}', f'patches/my-{name}')}, and so in the profile")
     for quarrel in quarrels({name: patches[name] for name in names}):
         raise quarrel
     found: list[Order] = []

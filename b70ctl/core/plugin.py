@@ -13,8 +13,8 @@ from b70ctl.core.deployment import Order
 from b70ctl.core.kernels import PACKAGE, TABLE, TABLE_VARIABLE
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile
-from b70ctl.core.tuning import is_table
-from b70ctl.errors import Refused
+from b70ctl.core.tuning import fault
+from b70ctl.errors import Refused, to_type
 
 FOLDER = "/opt/b70ctl/plugin"
 """Where the engine finds the plugin; the last entry of its PYTHONPATH."""
@@ -74,7 +74,8 @@ def spoken(told: str) -> str:
 
 def read_kernels(folder: str, origin: str, files: Mapping[str, bytes], digest: str) -> Kernels:
     """A package from the files that would be carried; Refused when it is none that vLLM could load."""
-    hint = f"rm -r {folder}, and the shipped ones are used; or kernels: image" if origin == "site" else None
+    gone = f"{to_type('rm', '-r', folder)}, and the shipped ones are used; or kernels: image"
+    hint = gone if origin == "site" else None
     if "plugin/__init__.py" not in files or "plugin/proven.py" not in files:
         raise Refused(f"the {origin} kernels in {folder} have no plugin for vLLM", hint=hint)
     version = _assigned(files.get("__init__.py", b""), "__version__")
@@ -139,9 +140,9 @@ def _nodes(source: bytes) -> Iterator[ast.AST]:
 
 def refuse_bad_table(path: str, content: bytes) -> None:
     """Raise for a table of tile sizes at which the kernels would stop the engine."""
-    if not is_table(content):
-        raise Refused(f"{path} is no table of tile sizes, and `kernels: b70` would carry it to the engine",
-                      hint=f"rm {path}, or write it anew: b70ctl kernels tune")  # fmt: skip
+    if why := fault(content):
+        raise Refused(f"{path} is no table of tile sizes, and `kernels: b70` would carry it to the engine: {why}",
+                      hint=f"{to_type('rm', path)}, or write it anew: b70ctl kernels tune")  # fmt: skip
 
 
 # --- what a release carries -------------------------------------------------------------------------------------------

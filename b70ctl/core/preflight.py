@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.profile import Profile
 from b70ctl.core.serving import MODELS
-from b70ctl.errors import B70Error, MachineError, Refused
+from b70ctl.errors import B70Error, MachineError, Refused, to_type
 
 MB = 1_000_000
 ROOM_FOR_RELEASE = 64 * MB
 """Free bytes below which no new release is begun: its files, its log, and the journal's lines up to the way back."""
 ROOM_FOR_RECORDS = 4 * MB
 """The same for a release that lies there already."""
+ROOM_FOR_STOP = MB // 10
+"""The same where an engine is to stop and nothing to start: the journal's lines and the state, so that it is not
+started again for want of the record. More is not asked for, since whoever stops it may do so for the disk's sake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
     found: list[B70Error] = []
     wheres = {need.what: need.where for need in profile.needs} if profile else {}
     if not seen.image_present:
-        where = wheres.get(deployment.image_ref, f"docker pull {deployment.image_ref}")
+        where = wheres.get(deployment.image_ref, to_type("docker", "pull", deployment.image_ref))
         found.append(Refused(f"Docker does not have the image {deployment.image_ref}", hint=where))
     found += [_absent(path, deployment, wheres) for path in seen.missing]
     found += [_lost(link, target, deployment) for link, target in seen.lost]
@@ -83,7 +85,7 @@ def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Err
     if path in (source for source, _ in deployment.devices):
         return MachineError(what, hint="ls -l /dev/dri/by-path, and `dri` in site.yaml")
     where = next((where for name, where in wheres.items() if folder.endswith(name)), None)
-    return Refused(what, hint=where or f"ls {path.rpartition('/')[0] or '/'}")
+    return Refused(what, hint=where or to_type("ls", path.rpartition("/")[0] or "/"))
 
 
 def _lost(link: str, target: str, deployment: Deployment) -> B70Error:
@@ -93,7 +95,7 @@ def _lost(link: str, target: str, deployment: Deployment) -> B70Error:
         # of a model's own file all the others are links too
         folder = link.removesuffix("/config.json")
         before = folder.removeprefix(f"{models}/")
-        hint = (f"cp -rL {shlex.quote(folder)} {shlex.quote(f'{folder}-copied')}, and in the profile's `path` "
+        hint = (f"{to_type('cp', '-rL', folder, f'{folder}-copied')}, and in the profile's `path` "
                 f"{before}-copied in place of {before}; or {hint}")  # fmt: skip
     return Refused(
         f"{link} is a link to {target}, which the container does not have: the engine would not find it", hint=hint
@@ -117,7 +119,7 @@ def _card(holder: CardHolder) -> B70Error:
 
 def _full(room: Room, need: int) -> B70Error:
     free = f"{room.free / MB:.1f} MB are free in {room.folder}, where {room.holds}"
-    return MachineError(f"{free}; {need // MB} MB are needed before an engine is stopped", hint=room.look)
+    return MachineError(f"{free}; {need / MB:g} MB are needed before an engine is stopped", hint=room.look)
 
 
 def refusal(found: list[B70Error]) -> B70Error:

@@ -19,7 +19,7 @@ from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile, Status
 from b70ctl.core.site import Site
 from b70ctl.core.sizes import refuse_endless
-from b70ctl.errors import MachineError, Refused, UsageError
+from b70ctl.errors import MachineError, Refused, UsageError, to_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _cards(profile: Profile, place: Place) -> tuple[tuple[int, ...], tuple[str, 
     if unknown:
         raise MachineError(
             f"site.yaml names card {unknown[0]}, {place.site.dri}/by-path has {', '.join(seen)}",
-            hint=f"ls -l {place.site.dri}/by-path",
+            hint=to_type("ls", "-l", f"{place.site.dri}/by-path"),
         )
     order = seen or sorted(allowed)
     chosen = sorted(allowed, key=order.index)[:wanted]

@@ -21,7 +21,7 @@ from b70ctl.core.strict import NAME
 from b70ctl.edge import places, yamlfile
 from b70ctl.edge.files import read_bytes
 from b70ctl.edge.yamlfile import Document
-from b70ctl.errors import UsageError
+from b70ctl.errors import UsageError, to_type
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -109,7 +109,7 @@ class Catalog:
             path = folder / f"{name}.compose.yaml.j2"
             if _there(path):
                 return _text(path), origin
-        raise UsageError(f"there is no template `{name}`", hint=f"ls {places.shipped('templates')}")
+        raise UsageError(f"there is no template `{name}`", hint=to_type("ls", places.shipped("templates")))
 
     def patch(self, name: str) -> Patch:
         """A patch by name."""
@@ -158,7 +158,7 @@ def _there(path: Path) -> bool:
         why = "it is a link to what is not there"
     except OSError as error:
         why = str(error.strerror)
-    raise UsageError(f"{path} cannot be read: {why}", hint=f"ls -ld {path.parent} {path}")
+    raise UsageError(f"{path} cannot be read: {why}", hint=to_type("ls", "-ld", path.parent, path))
 
 
 def _text(path: Path) -> str:
@@ -166,7 +166,7 @@ def _text(path: Path) -> str:
         return read_bytes(path, yamlfile.MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
-                         hint=f"ls -l {path}") from error  # fmt: skip
+                         hint=to_type("ls", "-l", path)) from error  # fmt: skip
 
 
 def open_catalog(root: Path | None) -> Catalog:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from b70ctl.core.deployment import Deployment, Mount, Order
 from b70ctl.core.draft import Reach, described, overridden
 from b70ctl.edge.files import read_bytes
 from b70ctl.edge.links import lost
-from b70ctl.errors import B70Error, Refused
+from b70ctl.errors import B70Error, Refused, to_type
 
 MOST = 4 * 1024 * 1024
 """Bytes of a config.json that is still one."""
@@ -48,9 +47,9 @@ def config(file: Path) -> dict[str, Any]:
         found = json.loads(read_bytes(file, MOST))
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise Refused(f"the draft's {file} cannot be read: {why}", hint=f"ls -lL {file}") from error
+        raise Refused(f"the draft's {file} cannot be read: {why}", hint=to_type("ls", "-lL", file)) from error
     if not isinstance(found, dict):
-        raise Refused(f"the draft's {file} is not a JSON object", hint=f"head -c 200 {file}")
+        raise Refused(f"the draft's {file} is not a JSON object", hint=to_type("head", "-c", 200, file))
     return found
 
 
@@ -84,11 +83,10 @@ def _refuse_lost(order: Order, mounts: Collection[Mount]) -> None:
         # a draft of one's own lies below the site's models, wherever it was before
         models = next((mount.source for mount in mounts if mount.target == serving.MODELS), None)
         name = f"{Path(order.name).name}-copied"
-        copied = shlex.quote(f"{models or 'MODELS'}/{name}")
+        copied = to_type("cp", "-rL", file.parent, f"{models or 'MODELS'}/{name}")
         setting = "" if models else "; in site.yaml: models: MODELS"
         raise Refused(
             f"the draft's {link} is a link to {link.readlink()}, which the container does not have: the engine would "
             "not find the draft",
-            hint=f"cp -rL {shlex.quote(str(file.parent))} {copied}{setting}; then in the profile, with the same "
-            f"overrides: draft: {{path: {name}}}",
+            hint=f"{copied}{setting}; then in the profile, with the same overrides: draft: {{path: {name}}}",
         )

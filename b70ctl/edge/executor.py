@@ -125,7 +125,7 @@ def _fail(
         book.write(Event.FAILED, what=why)
     restored = walk_back(steps, world, book, why)
     if world.unrecorded:
-        later = "; `b70ctl recover` does it once the disk has room" if world.store.folder.is_dir() else ""
+        later = "; `b70ctl recover` does it once that can be done" if world.store.folder.is_dir() else ""
         world.tell(Note(f"what was done could not be written down{later}"))
     else:
         with tolerant(world):

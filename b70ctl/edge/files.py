@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from b70ctl.errors import B70Error, MachineError
+from b70ctl.core.unwritable import look_at
+from b70ctl.errors import B70Error, MachineError, to_type
 
 KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -43,6 +44,13 @@ def moment(stamp: str) -> float | None:
         return None
 
 
+def unwritable(path: Path, error: OSError, done: str = "written") -> MachineError:
+    """The error of a file or folder that cannot be written, with the command that shows why."""
+    above = next((folder for folder in path.absolute().parents if os.path.lexists(folder)), Path("/"))
+    hint = look_at(errno.errorcode.get(error.errno or 0), str(path), str(above))
+    return MachineError(f"{path} cannot be {done}: {error.strerror or error}", hint=hint)
+
+
 def replace(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file so that a reader sees the old one or the new one, and never half of one.
 
@@ -68,7 +76,7 @@ def replace(path: Path, text: str, mode: int = 0o644) -> None:
             if fresh is not path:
                 fresh.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+            raise unwritable(path, error) from error
         raise
 
 
@@ -89,7 +97,7 @@ def _target(path: Path) -> Path:
         return path.resolve()
     if stat.S_ISREG(found):
         return path.resolve()
-    hint = "leave it out, and it is written to stdout" if str(path) in STDOUT else f"ls -ld {path}"
+    hint = "leave it out, and it is written to stdout" if str(path) in STDOUT else to_type("ls", "-ld", path)
     raise MachineError(f"{path} cannot be written: {_no_file(path, found).strerror}", hint=hint)
 
 
@@ -106,7 +114,7 @@ def append(path: Path, line: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise MachineError(f"{path} cannot be written: {error.strerror}", hint="df -h") from error
+        raise unwritable(path, error) from error
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -116,7 +124,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         found: Mapping[str, Any] | None = json.loads(raw) if raw is not None else None
         return dict(found) if found is not None else None
     except (ValueError, TypeError, RecursionError) as error:
-        raise B70Error(f"{path} is damaged: {error}", hint=f"mv {path} {path}.damaged") from error
+        raise B70Error(f"{path} is damaged: {error}", hint=to_type("mv", path, f"{path}.damaged")) from error
 
 
 def read_text(path: Path) -> str | None:

@@ -18,10 +18,10 @@ from b70ctl.core.patchcheck import other_base
 from b70ctl.core.release import Release
 from b70ctl.edge import draft, plugin
 from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
-from b70ctl.edge.files import replace
+from b70ctl.edge.files import replace, unwritable
 from b70ctl.edge.places import STATE
 from b70ctl.edge.store import SCRATCH
-from b70ctl.errors import B70Error, MachineError, Refused
+from b70ctl.errors import B70Error, Refused, to_type
 
 LEFT_OUT = frozenset({".git", "__pycache__"})
 SETTLED = frozenset({"patched", "plugin"})
@@ -160,9 +160,8 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
         content = read_carried(Path(order.source))
     except OSError as error:
         scripts = patches[order.name].scripts
-        where = next(
-            (script.where for script in scripts if order.source.endswith(script.file)), f"ls -l {order.source}"
-        )
+        listed = to_type("ls", "-l", order.source)
+        where = next((script.where for script in scripts if order.source.endswith(script.file)), listed)
         raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=where) from error
     found = hashlib.sha256(content).hexdigest()
     if order.sha256 and found != order.sha256:
@@ -170,7 +169,7 @@ def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
                       f"not {order.sha256[:12]}…")  # fmt: skip
     if b"\r\n" in content[:4096]:
         raise Refused(
-            f"{order.source} has Windows line ends, which a shell trips over", hint=f"dos2unix {order.source}"
+            f"{order.source} has Windows line ends, which a shell trips over", hint=to_type("dos2unix", order.source)
         )
     return content
 
@@ -231,10 +230,10 @@ def scratch(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=folder))
     except OSError as error:
-        raise MachineError(f"{folder} cannot be written: {_why(error)}", hint="df -h") from error
+        raise unwritable(folder, error) from error
     try:
         yield made
     except OSError as error:
-        raise MachineError(f"{made} cannot be filled: {_why(error)}", hint="df -h") from error
+        raise unwritable(made, error, "filled") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from b70ctl.core.hostfacts import Asked, Entry, HostFacts, Kind
 from b70ctl.edge.files import read_bytes
-from b70ctl.errors import UsageError
+from b70ctl.errors import UsageError, to_type
 
 MOST_BYTES = 128 * 2**20
 """More than the longest log that is read of a host."""
@@ -29,7 +29,7 @@ def record(facts: HostFacts, folder: Path) -> None:
     """
     if not _empty(folder):
         raise UsageError(f"{folder} is not an empty directory, and a record is written into one of its own",
-                         hint=f"b70ctl doctor --record {_unused(folder)}")  # fmt: skip
+                         hint=to_type("b70ctl", "doctor", "--record", _unused(folder)))  # fmt: skip
     rows = io.StringIO()
     table = csv.writer(rows, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
     table.writerow(HEAD)

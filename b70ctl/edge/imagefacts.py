@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts
+from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts, is_version
 from b70ctl.edge.files import read_bytes, replace
-from b70ctl.errors import DaemonError, Refused
+from b70ctl.errors import DaemonError, Refused, to_type
 
 if TYPE_CHECKING:  # facts that are known already are read without Docker
     from b70ctl.edge.daemon import Daemon
@@ -76,9 +76,10 @@ def all_kept(folder: Path) -> list[ImageFacts]:
 def _kept(path: Path) -> ImageFacts | None:
     # what is kept is only a memory of what the image says: where it was spoilt, the image is asked anew
     try:
-        return ImageFacts.model_validate_json(read_bytes(path, MOST_KEPT))
+        known = ImageFacts.model_validate_json(read_bytes(path, MOST_KEPT))
     except (OSError, ValueError):
         return None
+    return known if known.id and is_version(known.vllm) else None
 
 
 def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | None = None) -> ImageFacts:
@@ -89,12 +90,12 @@ def probe_image(daemon: Daemon, ref: str, files: Iterable[str], keep: Path | Non
     """
     about = daemon.image(ref)
     if about is None:
-        raise Refused(f"Docker does not have the image {ref}", hint=f"docker pull {ref}")
+        raise Refused(f"Docker does not have the image {ref}", hint=to_type("docker", "pull", ref))
     argv = ["python3", "-s", "-c", QUESTIONS, *sorted(set(files))]
     try:
         facts = _facts(about, ref, json.loads(daemon.run_once(about["Id"], argv, SECONDS).strip().splitlines()[-1]))
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        hint = f"docker run --rm --entrypoint python3 {ref} -V"
+        hint = to_type("docker", "run", "--rm", "--entrypoint", "python3", ref, "-V")
         raise DaemonError(f"image {ref} did not answer what it holds", hint=hint) from error
     if facts is None:
         raise Refused(f"image {ref} holds no vLLM: its python finds no such package")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from b70ctl.core.incident import incident_name, limited, surplus
 from b70ctl.edge import process
-from b70ctl.edge.files import sync
+from b70ctl.edge.files import sync, unwritable
 from b70ctl.errors import B70Error, DaemonAway, EngineError, Interrupted, MachineError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def write_incident(folder: Path, at: str, kind: str, parts: Mapping[str, Part], 
         for name in surplus((name for name in known(folder) if name != final.name), keep - 1):
             shutil.rmtree(folder / name, ignore_errors=True)
     except OSError as error:
-        raise MachineError(f"{folder} cannot be written: {error.strerror}", hint="df -h") from error
+        raise unwritable(folder, error) from error
     return final
 
 

@@ -18,9 +18,9 @@ from b70ctl.core.incident import incident_name
 from b70ctl.core.kernels import PACKAGE, TABLE_VARIABLE
 from b70ctl.edge import places
 from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
-from b70ctl.edge.files import replace
+from b70ctl.edge.files import replace, unwritable
 from b70ctl.edge.process import overhear, program
-from b70ctl.errors import MachineError, Refused
+from b70ctl.errors import MachineError, Refused, to_type
 
 if TYPE_CHECKING:  # a dry run must not pay for Docker
     from b70ctl.edge.daemon import Daemon
@@ -58,7 +58,7 @@ def _is_folder(path: Path) -> bool:
     except OSError as error:
         why = str(error.strerror)
     raise Refused(f"the site's own kernels cannot be read at {path}: {why}; the shipped ones do not step in for them",
-                  hint=f"ls -ld {path}; once it is gone, the shipped ones are used")  # fmt: skip
+                  hint=f"{to_type('ls', '-ld', path)}; once it is gone, the shipped ones are used")  # fmt: skip
 
 
 def carried(package: Path) -> dict[str, bytes]:
@@ -72,7 +72,7 @@ def carried(package: Path) -> dict[str, bytes]:
                 left -= len(content)
     except OSError as error:
         raise Refused(f"the kernels in {package} cannot be read: {error.filename}: {error.strerror}",
-                      hint=f"ls -l {error.filename}") from error  # fmt: skip
+                      hint=to_type("ls", "-l", error.filename)) from error  # fmt: skip
     return found
 
 
@@ -94,7 +94,7 @@ def keep(folder: Path, at: str, name: str, text: str) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise MachineError(f"{folder} cannot be written: {error.strerror}", hint="df -h") from error
+        raise unwritable(folder, error) from error
     path = folder / f"{incident_name(at, name, (each.stem for each in folder.glob('*.json')))}.json"
     replace(path, text, mode=0o600)
     return path

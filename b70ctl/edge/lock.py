@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from b70ctl.edge.files import open_regular, read_bytes
+from b70ctl.edge.files import open_regular, read_bytes, unwritable
 from b70ctl.errors import Locked, MachineError
 
 OPEN = os.O_RDWR | os.O_NOFOLLOW
@@ -84,7 +84,7 @@ def _open(path: Path) -> int:
             os.fchmod(descriptor, 0o666)  # another user of this machine must be able to take it too
             return descriptor
     except OSError as error:
-        raise MachineError(f"{path} cannot be opened: {error.strerror}") from error
+        raise unwritable(path, error, "opened") from error
 
 
 def _shared(folder: Path) -> None:
@@ -93,7 +93,8 @@ def _shared(folder: Path) -> None:
         if folder.stat().st_uid == os.geteuid():
             folder.chmod(0o1777)
     except OSError as error:
-        raise MachineError(f"{folder}, where cards are leased, cannot be made: {error.strerror}") from error
+        what = f"{folder}, where cards are leased, cannot be made: {error.strerror}"
+        raise MachineError(what, hint=unwritable(folder, error).hint) from error
 
 
 def _write(descriptor: int, holder: dict[str, object]) -> None:

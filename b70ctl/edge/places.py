@@ -10,7 +10,7 @@ import stat
 import sys
 from pathlib import Path
 
-from b70ctl.errors import UsageError
+from b70ctl.errors import UsageError, to_type
 
 SITE_FILE = "site.yaml"
 STATE = ".b70ctl"
@@ -50,7 +50,7 @@ def site_root(given: Path | None) -> Path | None:
     if named is not None:
         root = absolute(named)
         if not is_site(root):
-            raise UsageError(f"{root} has no {SITE_FILE}, so it is not a site", hint=f"b70ctl init {root}")
+            raise UsageError(f"{root} has no {SITE_FILE}, so it is not a site", hint=to_type("b70ctl", "init", root))
         return root
     here = absolute(Path())
     for directory in (here, *here.parents):

@@ -11,7 +11,7 @@ from b70ctl.core.kernels import PACKAGE, TABLE
 from b70ctl.core.plugin import Kernels, is_ours, label, read_kernels, refuse_bad_table
 from b70ctl.edge.carrying import read_carried
 from b70ctl.edge.kernels import carried, digest_of, find
-from b70ctl.errors import Refused
+from b70ctl.errors import Refused, to_type
 
 
 def described(root: Path | None) -> Kernels:
@@ -47,7 +47,8 @@ def _table(path: Path) -> bytes | None:
         if isinstance(error, FileNotFoundError) and not path.is_symlink():
             return None
         raise Refused(f"{path}, which `kernels: b70` would carry to the engine, cannot be read: {error.strerror}",
-                      hint=f"ls -l {path}; without it the shipped tile sizes are used") from error  # fmt: skip
+                      hint=f"{to_type('ls', '-l', path)}; without it the shipped tile sizes are used",
+                      ) from error  # fmt: skip
 
 
 def table_text(path: Path) -> str | None:

@@ -15,6 +15,7 @@ from b70ctl.core.preflight import CardHolder, Room, Seen
 from b70ctl.edge import hardware, ports
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.links import lost
+from b70ctl.errors import to_type
 
 
 def look(
@@ -43,7 +44,7 @@ def look(
 def rooms(store: Path, docker: Path | None, *, root: bool) -> Iterator[Room]:
     """The disks that need room before an engine is stopped."""
     if (free := _free(store, root=root)) is not None:
-        yield Room(str(store), "releases and the journal lie", free, f"b70ctl prune, or: df -h {store}")
+        yield Room(str(store), "releases and the journal lie", free, f"b70ctl prune, or: {to_type('df', '-h', store)}")
     if docker is not None and (free := _free(docker, root=True)) is not None:
         yield Room(str(docker), "Docker keeps containers, logs and caches", free, "docker system df")
 

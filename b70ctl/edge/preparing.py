@@ -26,7 +26,7 @@ from b70ctl.edge.hardware import read_host
 from b70ctl.edge.imagefacts import digest_of, kept_facts, probe_image
 from b70ctl.edge.sitelock import SiteLock, read_lock
 from b70ctl.edge.store import Store
-from b70ctl.errors import Refused, UsageError
+from b70ctl.errors import Refused, UsageError, to_type
 
 if TYPE_CHECKING:  # rendering must not pay for Docker
     from b70ctl.edge.composer import Composer
@@ -178,7 +178,8 @@ class Workshop:
         deployment = wanted.deployment
         about = daemon.image(deployment.image)
         if about is None:
-            raise Refused(f"Docker does not have the image {deployment.image}", hint=f"docker pull {deployment.image}")
+            raise Refused(f"Docker does not have the image {deployment.image}",
+                          hint=to_type("docker", "pull", deployment.image))  # fmt: skip
         image_id = about["Id"]
         release = Release(
             id=release_id(number, deployment.profile, deployment.digest),

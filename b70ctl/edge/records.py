@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from b70ctl.core.release import Release
-from b70ctl.errors import B70Error, Refused
+from b70ctl.errors import B70Error, Refused, to_type
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -40,4 +40,4 @@ def parsed(kind: type[Kind], raw: str, path: Path) -> Kind:
         return kind.model_validate_json(raw)
     except ValueError as error:
         what = str(error).splitlines()[0]
-        raise B70Error(f"{path} is damaged: {what}", hint=f"mv {path} {path}.damaged") from None
+        raise B70Error(f"{path} is damaged: {what}", hint=to_type("mv", path, f"{path}.damaged")) from None

@@ -48,7 +48,9 @@ def recover(world: World, interrupts: Interrupts) -> tuple[str | None, list[str]
     world.leaving -= _started_since(op, world)
     restored = walk_back(plan.steps, world, book)
     if world.unrecorded:
-        raise MachineError(f"{world.unrecorded[0]}: done, and could not be recorded", hint="df -h, then b70ctl recover")
+        step, error = world.unrecorded[0]
+        hint = f"{error.hint}; then: b70ctl recover" if error.hint else "b70ctl recover"
+        raise MachineError(f"{step}: done, and could not be recorded: {error.what}", hint=hint)
     book.write(Event.END, result="rolled-back" if restored else "recovered", what=plan.because)
     return (f"undone: {op.plan.incumbent} serves again, proven" if restored else "undone"), []
 

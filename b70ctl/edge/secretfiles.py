@@ -10,7 +10,7 @@ from b70ctl.core.compose import SECRETS_FILE
 from b70ctl.core.release import Release
 from b70ctl.core.site import API_KEY, Secret, Site
 from b70ctl.edge.files import read_bytes
-from b70ctl.edge.places import expanded
+from b70ctl.edge.places import STATE, expanded
 from b70ctl.errors import Refused, UsageError
 
 MOST_SECRET = 16_384
@@ -29,6 +29,17 @@ def secret_values(site: Site, root: Path) -> list[str]:
         with contextlib.suppress(UsageError):
             found.append(_secret(name, secret, root))
     return found
+
+
+def secret_places(site: Site, root: Path) -> dict[str, frozenset[str]]:
+    """Where on this host secrets lie: the files that are named in site.yaml, and our own memory, which has copies."""
+    named = {f"secrets.{name}": root / expanded(secret.file) for name, secret in site.secrets.items() if secret.file}
+    return {what: names_of(path) for what, path in {**named, "the site's own memory": root / STATE}.items()}
+
+
+def names_of(path: Path) -> frozenset[str]:
+    """A path as it was written, and as it is behind links."""
+    return frozenset({os.path.normpath(path), os.path.realpath(path)})
 
 
 def _secret(name: str, secret: Secret, root: Path) -> str:

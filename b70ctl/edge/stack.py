@@ -9,7 +9,7 @@ from b70ctl.core.hostfacts import DPKG
 from b70ctl.core.hosttext import kept
 from b70ctl.core.inventory import Software, software_of_answers
 from b70ctl.edge.process import run
-from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
+from b70ctl.errors import DaemonError, EngineError, MachineError, Refused, to_type
 
 if TYPE_CHECKING:
     from b70ctl.edge.daemon import Daemon
@@ -44,7 +44,7 @@ def ask_image(daemon: Daemon, ref: str) -> Software:
     """
     about = daemon.image(ref)
     if about is None:
-        raise Refused(f"Docker does not have the image {ref}", hint=f"docker pull {ref}")
+        raise Refused(f"Docker does not have the image {ref}", hint=to_type("docker", "pull", ref))
     return _understood(daemon.run_once(about["Id"], ["python3", "-I", "-c", QUESTIONS], SECONDS), f"image {ref}")
 
 

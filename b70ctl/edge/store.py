@@ -15,7 +15,7 @@ from b70ctl.core import journal
 from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Release, State, Verdict, number_of
-from b70ctl.edge.files import append, now, read_text, replace, sweep, sync, sync_tree
+from b70ctl.edge.files import append, now, read_text, replace, sweep, sync, sync_tree, unwritable
 from b70ctl.edge.records import parsed, read, readable
 from b70ctl.errors import MachineError, Refused
 
@@ -145,7 +145,7 @@ class Store:
         except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
             if isinstance(error, OSError):
-                raise MachineError(f"{final} cannot be written: {error.strerror}", hint="df -h") from error
+                raise unwritable(final, error) from error
             raise
 
     def forget(self, release: str) -> None:

@@ -58,7 +58,7 @@ def _undo(step: Step, world: World, book: Journal, first: str) -> None:
         world.tell(StepFailed(step, why_of(error), undo=True))
         if isinstance(error, MachineError) and step.verb in RECORDED:
             # an engine that is not sensible is another error: here only writing it down has failed
-            world.unrecorded += [] if step.verb is Verb.DISCARD else [str(step)]
+            world.unrecorded += [] if step.verb is Verb.DISCARD else [(str(step), error)]
             return
         if step.verb is Verb.DISCARD:
             _set_aside(step.subject, world, first, error)

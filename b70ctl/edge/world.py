@@ -19,7 +19,7 @@ from b70ctl.edge.composer import Composer
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.endpoint import Endpoint
 from b70ctl.edge.store import Store
-from b70ctl.errors import Refused
+from b70ctl.errors import MachineError, Refused
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class World:
     failures: dict[str, str] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     """Releases whose steps are passed over: their turn in a window ended early, or will not come."""
-    unrecorded: list[str] = field(default_factory=list)
-    """Steps of the way back that were done, and that a full disk kept from being written down."""
+    unrecorded: list[tuple[str, MachineError]] = field(default_factory=list)
+    """Steps of the way back that were done, and what kept them from being written down: a full disk, most often."""
     findings: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
 
     def release(self, name: str) -> Release:

@@ -12,7 +12,7 @@ import yaml
 
 from b70ctl.core.inherit import kind_of
 from b70ctl.edge.files import read_bytes
-from b70ctl.errors import UsageError
+from b70ctl.errors import UsageError, to_type
 
 MOST_BYTES = 1_000_000
 MOST_ALIASES = 100
@@ -92,7 +92,7 @@ def read(path: Path) -> Document:
             raise UsageError(f"{path} has {path.stat().st_size:,} bytes; more than {MOST_BYTES:,} are not read")
         raw = read_bytes(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=f"ls -ld {path}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=to_type("ls", "-ld", path)) from error
     return parse(raw, str(path))
 
 
@@ -140,7 +140,7 @@ def _decoded(raw: bytes | str, name: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError(
-            f"{name}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8", hint=f"iconv -t UTF-8 {name}"
+            f"{name}:{line}: byte 0x{raw[error.start]:02x} is not UTF-8", hint=to_type("iconv", "-t", "UTF-8", name)
         ) from error
 
 

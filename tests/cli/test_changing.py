@@ -3,11 +3,12 @@
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 import typer
 
-from b70ctl.cli import app, draining, engine, keeping, looking, switching, verifying
+from b70ctl.cli import app, draining, engine, keeping, looking, switching, verifying, window
 from b70ctl.cli.console import console
 from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
@@ -15,7 +16,7 @@ from b70ctl.cli.ready import obstacles
 from b70ctl.core.compose import LABEL
 from b70ctl.edge import places
 from b70ctl.edge.preparing import Workshop
-from b70ctl.errors import B70Error, EngineError, Interrupted, Refused
+from b70ctl.errors import B70Error, EngineError, Interrupted, MachineError, Refused
 from tests.making import a_release, a_verdict, resolved, some_facts
 from tests.stub_site import StubSite, without_engines
 
@@ -303,3 +304,69 @@ def test_what_a_killed_command_left_in_the_sites_own_folders_is_swept_by_the_nex
         path.touch()
     engine.recover(here)
     assert [path.exists() for path in left] == [False, True]
+
+
+# -- a disk that is nearly full ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """Sets how many bytes every disk has left."""
+
+    def leave(count):
+        disk = SimpleNamespace(f_frsize=1, f_bfree=count, f_bavail=count)
+        monkeypatch.setattr(os, "statvfs", lambda _: disk)
+
+    return leave
+
+
+def test_a_stop_that_could_not_be_written_down_stops_nothing(site, here, free):
+    free(99_999)
+    before = site.store.book().lines
+    with pytest.raises(MachineError, match=r"0\.1 MB are needed before an engine is stopped") as refused:
+        engine.stop(here, yes=True, dry_run=False)
+    assert f"df -h {site.store.folder}" in refused.value.hint
+    assert site.daemon.running_releases() == [OLD.id]
+    assert site.store.book().lines == before
+
+
+def test_a_stop_asks_for_no_more_room_than_its_record_needs(site, here, free):
+    free(100_000)
+    site.daemon.keeps = site.root
+    engine.stop(here, yes=True, dry_run=False)
+    assert (site.daemon.running_releases(), site.state.stopped) == ([], True)
+
+
+# -- what a window and a plan tell of profiles ------------------------------------------------------------------------
+
+
+def opened(site, here, *profiles):
+    """What a window over profiles with a doubtful variable would do; their image is not there."""
+    (site.root / "profiles").mkdir()
+    for name in profiles:
+        (site.root / "profiles" / f"{name}.yaml").write_text(WITH_A_DRAFT)
+    wish = window.Wish(profiles, ("true",), ("env.VLLM_NONSENSE=1",), anyway=True)
+    with pytest.raises(typer.Exit):
+        window.window(here, wish, yes=False, dry_run=True)
+
+
+def test_a_window_tells_first_what_lint_warns_of(site, here, capsys):
+    opened(site, here, "mine")
+    said = capsys.readouterr().err
+    assert said.count("warning: env.VLLM_NONSENSE: ") == 1
+    assert said.index("warning: ") < said.index("error: ")
+
+
+def test_a_window_over_several_profiles_says_whose_warning_it_is(site, here, capsys):
+    here.console.json = True
+    opened(site, here, "mine", "other")
+    told = [each["message"] for each in json.loads(capsys.readouterr().out)["warnings"]]
+    assert [each.split(": ")[0] for each in told if "NONSENSE" in each] == ["mine", "other"]
+
+
+def test_a_plan_is_refused_for_a_profile_that_mounts_a_secret(site, here, capsys):
+    (site.root / places.SITE_FILE).write_text("models: models\nsecrets: {K: {file: private/k}}\n")
+    (site.root / "private").mkdir()
+    (site.root / "private" / "k").write_text("s3cret")
+    assert wished(site, here, f"mounts=[{{source: {site.root}/private, target: /p}}]") == 1
+    assert "shows secrets.K, which lies at" in capsys.readouterr().err

@@ -11,7 +11,8 @@ import pytest
 from b70ctl.edge import hostasks, kernels
 from tests.fake_kernels import LINES, write_kernels
 
-ROW = {"preset": "k8v4", "rows": 16, "head_size": 128, "choice": {"keys": 64}}
+CHOICE = {"keys": 64, "warps": 4, "stages": 1, "programs": 64}
+ROW = {"preset": "k8v4", "rows": 16, "head_size": 128, "choice": CHOICE}
 
 
 @pytest.fixture
@@ -146,9 +147,19 @@ def test_a_table_is_written_whole_into_the_site(b70ctl, site, fake):
     assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
 
 
+def test_rows_that_were_measured_before_a_fault_are_kept(b70ctl, site, fake):
+    fake(table=json.dumps({"device": "x", "rows": [ROW]}), code=1)
+    said = b70ctl("--site", site, "kernels", "tune", "--here").exits(1)
+    assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
+    assert "wrote" in said.err
+    fake(code=1, table="")
+    (site / "tuning.json").unlink()
+    b70ctl("--site", site, "kernels", "tune", "--here").exits(1)
+    assert not (site / "tuning.json").exists()
+
+
 def test_all_but_tune_run_with_the_sites_own_table(b70ctl, site, fake):
-    choice = ROW["choice"] | {"warps": 4, "stages": 1, "programs": 64}
-    (site / "tuning.json").write_text(json.dumps({"device": "x", "rows": [ROW | {"choice": choice}]}))
+    (site / "tuning.json").write_text(json.dumps({"device": "x", "rows": [ROW]}))
     for program, named in (("check", f"{site}/tuning.json"), ("bench", f"{site}/tuning.json"), ("tune", "None")):
         fake()
         assert f"B70_KERNELS_TUNING={named}\n" in b70ctl("--site", site, "kernels", program, "--here").out

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from b70ctl.cli.here import Here
+from b70ctl.core.patchset import TAKEN
 from b70ctl.edge import yamlfile
 from b70ctl.edge.catalog import open_catalog
 from b70ctl.edge.sitelock import FILE as LOCK
@@ -202,6 +203,17 @@ def test_a_new_patch_is_one_and_its_schema_lies_where_it_says(b70ctl, site):
     assert list(jsonschema.Draft202012Validator(schema).iter_errors(yamlfile.read(file).data)) == []
     b70ctl("--site", site, "patches", "new", "mine").refused(1, "exists already")
     b70ctl("--site", site, "patches", "new", "../mine").refused(2, "cannot be a patch's name")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [*((name, "what b70ctl itself puts into a release") for name in sorted(TAKEN)), (NAME, "is shipped")],
+)
+def test_a_new_patch_takes_no_name_that_means_something(b70ctl, site, name, why):
+    said = b70ctl("--site", site, "patches", "new", name).refused(1, why)
+    assert f"hint: b70ctl patches new my-{name}" in said.err
+    assert not (site / "patches").exists()
+    b70ctl("--site", site, "patches", "new", f"my-{name}").exits(0)
 
 
 def test_a_patch_that_cannot_be_read_hides_no_other(b70ctl, site, with_image):

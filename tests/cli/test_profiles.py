@@ -153,3 +153,52 @@ def test_the_profile_text_is_yaml_that_both_readers_agree_on(b70ctl, site):
     path.write_text(path.read_text() + 'env: {A: "no", B: "1e3", C: "017"}\n')
     shown = yamlfile.parse(b70ctl("--site", site, "profiles", "show", "mine").out, "out").data
     assert shown["env"] == {"A": "no", "B": "1e3", "C": "017"}
+
+
+# -- a mount that shows a secret --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hidden(site):
+    """A secret's file; the site names it by a link, too."""
+    folder = site / "secrets"
+    folder.mkdir()
+    (folder / "key").write_text("s3cret")
+    (site / "linked").symlink_to(folder)
+    (site / ".b70ctl").mkdir()
+    (site / "site.yaml").write_text((site / "site.yaml").read_text() + "secrets: {K: {file: linked/key}}\n")
+    return folder
+
+
+def linted(b70ctl, site, source, **more):
+    """Where lint sees a mounted secret."""
+    mount = json.dumps({"source": str(source), "target": "/x"} | more)
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--json", "--set", f"mounts=[{mount}]")
+    found = [each["message"] for each in said.data if each["rule"] == "mounted-secret"]
+    assert said.code == (1 if found else 0)
+    return found
+
+
+@pytest.mark.parametrize("source", ["secrets", "secrets/key", "linked/key", "./secrets/../linked"])
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_mount_that_holds_a_secret_is_refused_by_whatever_name(b70ctl, site, hidden, source, read_only, absolute):
+    [told] = linted(b70ctl, site, site / source if absolute else source, read_only=read_only)
+    assert "shows secrets.K, which lies at " in told
+    assert "s3cret" not in told
+
+
+def test_a_mount_of_the_sites_own_memory_is_refused_since_releases_hold_secrets(b70ctl, site, hidden):
+    assert len(linted(b70ctl, site, site / ".b70ctl" / "releases")) == 1
+    assert len(linted(b70ctl, site, site)) == 2
+    assert len(linted(b70ctl, site, "/")) == 2
+
+
+def test_what_lies_beside_a_secret_may_be_mounted(b70ctl, site, hidden):
+    (hidden / "key.pub").write_text("")
+    assert linted(b70ctl, site, "secrets/key.pub") == linted(b70ctl, site, site / "profiles") == []
+
+
+def test_a_profile_that_mounts_a_secret_is_not_rendered(b70ctl, site, hidden):
+    mounts = f"mounts=[{{source: {hidden}, target: /x}}]"
+    assert "[mounted-secret]" in b70ctl("--site", site, "render", "mine", "--set", mounts).exits(1).err

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from b70ctl.core.mounting import shows
 from b70ctl.errors import UsageError
 from tests.making import a_profile, resolved
 
@@ -87,3 +88,23 @@ def test_a_mount_cannot_hide_the_models():
 def test_two_spellings_of_one_target_are_one_target(source, target):
     with pytest.raises(UsageError, match="two mounts have the target /x/y"):
         with_mounts(a_mount("chat", "/x/y"), a_mount(source, target))
+
+
+# -- what a mount makes readable --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mounted", "hidden", "shown"),
+    [
+        (["/s/key"], ["/s/key"], True),
+        (["/s"], ["/s/key"], True),
+        (["/"], ["/s/key"], True),
+        (["/site/.b70ctl/releases"], ["/site/.b70ctl"], True),
+        (["/elsewhere", "/s"], ["/link", "/s/key"], True),
+        (["/s/key.pub"], ["/s/key"], False),
+        (["/s/other"], ["/s/key"], False),
+        (["/se"], ["/s/key"], False),
+    ],
+)
+def test_a_mount_shows_what_it_holds_and_what_it_lies_in_by_any_of_its_names(mounted, hidden, shown):
+    assert shows(mounted, hidden) is shown

@@ -218,3 +218,14 @@ def test_what_is_told_with_the_models_is_not_told_again(repository, tmp_path):
 def test_a_draft_that_can_be_carried_is_in_nobodys_way(repository, tmp_path):
     file = repository / "snapshots" / COMMIT / "config.json"
     assert in_the_way(wanting(file, mounted(tmp_path)), []) == []
+
+
+@pytest.mark.parametrize(("content", "command"), [(None, ["ls", "-lL"]), ("[]", ["head", "-c", "200"])])
+def test_the_command_for_a_config_that_is_none_can_be_typed_whatever_its_folder_is_called(tmp_path, content, command):
+    folder = tmp_path / "my head; it's new"
+    folder.mkdir()
+    if content:
+        (folder / "config.json").write_text(content)
+    with pytest.raises(Refused) as refused:
+        config(folder / "config.json")
+    assert shlex.split(refused.value.hint) == [*command, str(folder / "config.json")]

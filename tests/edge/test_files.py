@@ -1,6 +1,8 @@
 """A file is written whole or not at all, and what is no file is never put in a file's place."""
 
+import errno
 import os
+import shlex
 import socket
 import stat
 import subprocess
@@ -9,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from b70ctl.edge.files import replace, sweep
-from b70ctl.errors import MachineError
+from b70ctl.edge.files import append, read_json, replace, sweep, unwritable
+from b70ctl.errors import B70Error, MachineError
 
 
 def a_pipe(path):
@@ -147,3 +149,28 @@ def test_a_write_that_is_broken_off_leaves_the_old_file_and_nothing_beside_it(tm
     with pytest.raises(raised):
         replace(tmp_path / "f", "new" if raised is KeyboardInterrupt else "\ud800")
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("f", "old")]
+
+
+# -- what to type -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", [replace, append])
+def test_a_file_where_a_folder_should_be_is_no_full_disk(tmp_path, write):
+    (tmp_path / "a file").write_text("")
+    path = tmp_path / "a file" / "below" / "it"
+    with pytest.raises(MachineError, match="Not a directory") as refused:
+        write(path, "text")
+    assert shlex.split(refused.value.hint) == ["namei", "-l", str(path)]
+
+
+def test_a_full_disk_is_looked_at_where_there_is_a_folder(tmp_path):
+    error = unwritable(tmp_path / "not" / "yet" / "there", OSError(errno.ENOSPC, "No space left on device"))
+    assert error.hint == f"df -h {tmp_path}; df -i {tmp_path}"
+
+
+def test_a_damaged_file_is_moved_by_a_command_that_can_be_typed(tmp_path):
+    path = tmp_path / "it's damaged"
+    path.write_text("{")
+    with pytest.raises(B70Error) as refused:
+        read_json(path)
+    assert shlex.split(refused.value.hint) == ["mv", str(path), f"{path}.damaged"]

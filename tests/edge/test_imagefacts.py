@@ -148,3 +148,14 @@ def test_an_answer_that_is_none_is_an_error_with_a_command_to_ask_by_hand(said):
     with pytest.raises(DaemonError, match="did not answer") as told:
         probed(said=said)
     assert told.value.hint == "docker run --rm --entrypoint python3 a/b:1 -V"
+
+
+@pytest.mark.parametrize("spoilt", [{"id": None}, {"id": ""}, {"vllm": "newest"}, {"vllm": ""}, {"vllm": "1" * 5000}])
+def test_what_was_kept_of_no_image_or_of_no_version_is_not_known(tmp_path, spoilt):
+    probed(tmp_path)
+    [known] = all_kept(tmp_path)
+    text = known.model_copy(update=spoilt).model_dump_json()
+    (tmp_path / "images" / "another.json").write_text(text)
+    assert all_kept(tmp_path) == [known]
+    facts_file(tmp_path, ID).write_text(text)
+    assert kept_facts(tmp_path, {"Id": ID}, "a/b:1") is None

@@ -203,8 +203,9 @@ def test_what_could_not_be_written_on_the_way_back_is_written_by_the_next_recove
     site.daemon.on("probe", lambda: site.daemon.on("disk", FULL, lasting=True) or NONSENSE())
     site.outcome(site.switch)
     assert site.result is None
-    with pytest.raises(MachineError, match="could not be recorded"):
+    with pytest.raises(MachineError, match="could not be recorded: No space left on device") as told:
         site.recover()
+    assert told.value.hint == "b70ctl recover"
     assert site.result is None
     site.daemon.heal()
     site.recover()

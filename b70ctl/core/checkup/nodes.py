@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from b70ctl.core.checkup.case import AS_ROOT, Answer, Case, Device
 from b70ctl.core.hostfacts import Entry, Holder, HostFacts
+from b70ctl.errors import to_type
 
 
 def by_path(case: Case) -> Iterator[Answer]:
@@ -30,7 +31,7 @@ def render_node(case: Case) -> Iterator[Answer]:
         said = f"{path} has mode {entry.mode & 0o777:04o}, group {entry.gid}{named}"
         open_to_group = entry.mode & 0o060 == 0o060 or entry.mode & 0o006 == 0o006
         yield Answer("ok" if open_to_group else "problem", said, card.address,
-                     do=None if open_to_group else f"sudo chmod g+rw {path}")  # fmt: skip
+                     do=None if open_to_group else to_type("sudo", "chmod", "g+rw", path))  # fmt: skip
 
 
 def node_access(case: Case) -> Iterator[Answer]:
