@@ -16,8 +16,11 @@ from .rotation_kernel import rotate_queries
 
 LOG2_E = math.log2(math.e)
 LARGEST_QUERY = 64
-LARGEST_CAP = 3000.0
-"""Of soft caps: what float32 loses of cap * tanh(score / cap) grows with the cap, and moves a weight by 2e-4 here."""
+CAPS = 1e-3, 3000.0
+"""Soft caps that are taken. What float32 loses of cap * tanh(score / cap) grows with the cap, and moves a weight by
+2e-4 at the largest."""
+LARGEST_SCALE = 1e30
+LARGEST_WINDOW = 2**31 - 1
 ROTATED_ROWS = 16
 
 
@@ -57,7 +60,9 @@ def attend(
     config: tuning.Config | None = None,
     room: Scratch | None = None,
 ) -> torch.Tensor:
-    """Softmax attention of every query position over the cache, [tokens, query heads, D], in the query's dtype.
+    """Softmax attention of every query position over the cache, [tokens, query heads, D].
+
+    In the query's dtype, or in that of `out`, which may be float32.
 
     query [tokens, query heads, D] fp16 or bf16; block_table [requests, pages] int32; seq_lens [requests] int32, the
     length with the query positions; query_start [requests + 1] int32. Position n of a request sees the first
@@ -66,8 +71,9 @@ def attend(
     replayed with others, up to the bounds it was captured with; rows from query_start[-1] on become zero. `scale` is
     1/sqrt(D) unless given; `softcap` caps the scores, 0 does not.
 
-    Deterministic. A row becomes NaN whose query has a NaN, an infinity, or a norm times scale that fp16 cannot hold (up
-    to 5,000 it can), and one that sees a NaN in a key or value. Raises ValueError for what it was not made for.
+    Deterministic. A row becomes NaN whose query has a NaN, an infinity, a number beyond 65504 where keys are rotated,
+    or a norm times scale that fp16 cannot hold (up to 5,000 it can). So do the rows of a request of which one sees a
+    NaN in a stored scale. Norms of keys up to 10,000 keep to the bar. Raises ValueError for what it was not made for.
     """
     tokens, heads, head_size = _checked(query, cache, longest_query)
     _check_options(scale, window, softcap)
@@ -89,7 +95,7 @@ def attend(
         rotate_queries[(-(-tokens * heads // ROTATED_ROWS),)](
             query, hadamard(head_size, str(query.device)), room.rotated, tokens * heads, query.stride(0),
             query.stride(1), HEADS=heads, D=head_size, ROWS=ROTATED_ROWS, CHUNK=min(head_size, config.launch.chunk),
-            num_warps=4, num_stages=1, **config.options,
+            num_warps=4, num_stages=1, **config.compiler_options,
         )  # fmt: skip
         query, scale = room.rotated, scale * head_size**-0.5
     attend_splits[(requests, cache.kv_heads * blocks, splits)](
@@ -99,7 +105,7 @@ def attend(
         HEADS=cache.kv_heads, GROUP=group, D=head_size, PAGE=cache.page_size,
         KEY_BITS=cache.preset.key_bits, VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR,
         WINDOWED=window > 0, CAPPED=softcap > 0.0, NATIVE_FP8=config.native_fp8, PAIRED=config.paired,
-        ROWS=config.rows, KEYS=config.keys, num_warps=config.warps, num_stages=config.stages, **config.options,
+        ROWS=config.rows, KEYS=config.keys, num_warps=config.warps, num_stages=config.stages, **config.compiler_options,
     )  # fmt: skip
     merge_splits[(tokens, heads)](
         room.partial, room.lse, query_start[requests:], out, splits, out.stride(0), out.stride(1),
@@ -119,12 +125,12 @@ def _checked(query: torch.Tensor, cache: Cache, longest_query: int) -> tuple[int
 
 
 def _check_options(scale: float | None, window: int, softcap: float) -> None:
-    if window < 0 or not softcap >= 0.0:
-        raise ValueError(f"window {window}, softcap {softcap}: 0 is for none, and less means nothing")
-    if softcap > LARGEST_CAP:
-        raise ValueError(f"softcap {softcap}: the kernel is for caps up to {LARGEST_CAP:.0f}")
-    if scale is not None and not math.isfinite(scale):
-        raise ValueError(f"scale {scale}: it has to be finite")
+    if not 0 <= window <= LARGEST_WINDOW:
+        raise ValueError(f"window {window}: 0 is for none, and {LARGEST_WINDOW} is the longest")
+    if softcap != 0.0 and not CAPS[0] <= softcap <= CAPS[1]:
+        raise ValueError(f"softcap {softcap}: 0 is for none, and caps from {CAPS[0]} to {CAPS[1]:.0f} are taken")
+    if scale is not None and not abs(scale) <= LARGEST_SCALE:
+        raise ValueError(f"scale {scale}: the kernel is for scales up to {LARGEST_SCALE:.0e}")
 
 
 def _check_room(room: Scratch, out: torch.Tensor, query: torch.Tensor, splits: int) -> None:
@@ -141,3 +147,4 @@ def _check_room(room: Scratch, out: torch.Tensor, query: torch.Tensor, splits: i
     if (out.shape != query.shape or out.stride(2) != 1 or out.device != query.device
             or out.dtype not in (*refusals.HALVES, torch.float32)):  # fmt: skip
         raise ValueError(f"out: {refusals.told(out)}; wanted {list(query.shape)}, its last dimension contiguous")
+    refusals.apart("out", out)

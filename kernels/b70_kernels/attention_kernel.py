@@ -13,8 +13,8 @@ HIDDEN: tl.constexpr = tl.constexpr(-1.0e38)
 QUERY_LIFT: tl.constexpr = tl.constexpr(8.0)
 """Queries are multiplied by it before they are split in two fp16, so that less is lost of what is small."""
 LARGEST_HALF: tl.constexpr = tl.constexpr(65504.0)
-SMALLEST_SCALE: tl.constexpr = tl.constexpr(2.0**-14)
-"""Of values; smaller ones, zero too, count as it in a row's maximum."""
+SMALLEST_SCALE: tl.constexpr = tl.constexpr(2.0**-60)
+"""As which a scale of zero counts in a row's maximum: a weight beside it stays below 2**75."""
 LEVEL: tl.constexpr = tl.constexpr(127.0 + 14.0)
 """The bias of a float32's exponent, and the power of two that weights times scales of values stay below twice of."""
 
@@ -53,7 +53,7 @@ def attend_splits(
     position = row // GROUP
     valid = position < q_len
     limit = tl.where(valid, seq_len - q_len + position + 1, 0)
-    first, last, tiles_each = share(seq_len, q_len, block, window, splits, GROUP, ROWS, KEYS, WINDOWED)
+    first, last, tiles_each, lowest = share(seq_len, q_len, block, window, splits, GROUP, ROWS, KEYS, WINDOWED)
     tile = first + split * tiles_each
     tile_end = tl.minimum(tile + tiles_each, last)
 
@@ -78,7 +78,7 @@ def attend_splits(
     pages = block_table + request.to(tl.int64) * block_stride
     for index in range(tile, tile_end):
         at = index * KEYS + lane
-        base, slot = place(pages, at, seq_len, page_stride, head_block, PAGE)
+        base, slot = place(pages, at, lowest, seq_len, page_stride, head_block, PAGE, WINDOWED)
         key_0, key_1, key_2, key_3 = load_keys(cache, base[None, :], slot[None, :], w[:, None], token_stride,
                                                D, PAGE, KEY_BITS, PLANAR, NATIVE_FP8)  # fmt: skip
         key_scale, value_scale, value_middle = load_scales(cache, base, slot, token_stride, D, PAGE, KEY_BITS,
@@ -125,10 +125,10 @@ def attend_splits(
         high, low = halves(weight * value_scale[None, :])
         if PAIRED:
             even = index * KEYS + tl.arange(0, KEYS // 2) * 2
-            base, slot = place(pages, even, seq_len, page_stride, head_block, PAGE)
+            base, slot = place(pages, even, lowest, seq_len, page_stride, head_block, PAGE, WINDOWED)
             even_0, even_1, even_2, even_3 = load_values(cache, base[:, None], slot[:, None], w[None, :], token_stride,
                                                          D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
-            base, slot = place(pages, even + 1, seq_len, page_stride, head_block, PAGE)
+            base, slot = place(pages, even + 1, lowest, seq_len, page_stride, head_block, PAGE, WINDOWED)
             odd_0, odd_1, odd_2, odd_3 = load_values(cache, base[:, None], slot[:, None], w[None, :], token_stride,
                                                      D, PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
             value_0, value_1 = paired(even_0, odd_0), paired(even_1, odd_1)
@@ -161,10 +161,12 @@ def attend_splits(
 
 
 @triton.jit
-def place(pages, at, seq_len, page_stride, head_block, PAGE: tl.constexpr):
+def place(pages, at, lowest, seq_len, page_stride, head_block, PAGE: tl.constexpr, WINDOWED: tl.constexpr):
     """Of tokens: the byte offset of their page's block of the KV head, int64, and their places in the page."""
-    # what lies past the end is never read: the last token again, hidden
+    # what lies past the end is never read, nor what no row's window reaches: the last or first token again, hidden
     inside = tl.minimum(at, seq_len - 1)
+    if WINDOWED:
+        inside = tl.maximum(inside, lowest)
     page = tl.load(pages + inside // PAGE).to(tl.int64)
     return page * page_stride + head_block, inside % PAGE
 
@@ -178,14 +180,14 @@ def paired(even, odd):
 @triton.jit
 def share(seq_len, q_len, block, window, splits, GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
           WINDOWED: tl.constexpr):  # fmt: skip
-    """The tiles that a block of rows sees, [first, last), and how many of them one split takes."""
+    """The tiles that a block of rows sees, [first, last), how many of them a split takes, and the first token seen."""
     last_position = tl.minimum((block * ROWS + ROWS - 1) // GROUP, q_len - 1)
     last = (seq_len - q_len + last_position + KEYS) // KEYS
-    first = 0
+    lowest = 0
     if WINDOWED:
-        lowest = seq_len - q_len + block * ROWS // GROUP + 1 - window
-        first = tl.maximum(lowest, 0) // KEYS
-    return first, last, (last - first + splits - 1) // splits
+        lowest = tl.maximum(seq_len - q_len + block * ROWS // GROUP + 1 - window, 0)
+    first = lowest // KEYS
+    return first, last, (last - first + splits - 1) // splits, lowest
 
 
 @triton.jit

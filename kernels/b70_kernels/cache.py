@@ -3,7 +3,7 @@
 A page holds `page_size` tokens of every KV head, `slot_bytes` each. `Layout.INTERLEAVED` is vLLM's own (0.20 and
 later): a token's key codes, key norm, value codes, value scale and zero, one after the other, unaligned.
 `Layout.PLANAR` is ours: within the same page, each KV head has one block, and in it each kind of byte has a plane of
-its own, so that every load is aligned and sixteen bytes wide:
+its own, so that loads are aligned, and sixteen bytes wide where the page is:
 
     key codes | key codes' upper bits, where they have 3 | the same of values | scales, fp16 [2 or 3, page]
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
+from . import refusals
 from .presets import HEAD_SIZES, PAGE_SIZES, Preset
 
 
@@ -49,6 +50,8 @@ class Cache:
 
     def __post_init__(self) -> None:
         """Refuse what no kernel was made for; only what the host knows of the tensor is looked at."""
+        if not isinstance(self.layout, Layout):
+            raise ValueError(f"layout {self.layout!r}: it has to be a {Layout.__name__}")
         if self.head_size not in HEAD_SIZES:
             raise ValueError(f"head size {self.head_size}: the kernels are for {HEAD_SIZES}")
         if self.page_size not in PAGE_SIZES:
@@ -87,6 +90,7 @@ class Cache:
         if self.pages.stride(3) != 1:
             raise ValueError(f"cache of strides {self.pages.stride()}: the bytes of a slot have to lie together")
         self._check_strides((0, 1, 2), self.slot_bytes)
+        refusals.apart("cache", self.pages)
 
     def _check_strides(self, dimensions: tuple[int, ...], least: int) -> None:
         for at in dimensions:

@@ -28,7 +28,7 @@ def dequantise(
         block_table.stride(0), page_stride, token_stride, head_stride, keys.stride(0), keys.stride(1),
         D=cache.head_size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits, VALUE_BITS=cache.preset.value_bits,
         PLANAR=cache.layout is Layout.PLANAR, TOKENS=launch.restored,
-        CHUNK=min(cache.head_size, launch.chunk), num_warps=launch.warps, **launch.options,
+        CHUNK=min(cache.head_size, launch.chunk), num_warps=launch.warps, **launch.compiler_options,
     )  # fmt: skip
 
 
@@ -49,3 +49,7 @@ def _check(
     if keys.shape[1:] != (cache.kv_heads, cache.head_size) or not alike:
         wanted = f"[rows, {cache.kv_heads}, {cache.head_size}] both, alike in type and strides"
         raise ValueError(f"keys: {refusals.told(keys)}, values: {refusals.told(values)}; wanted {wanted}")
+    refusals.apart("keys", keys)
+    refusals.apart("values", values)
+    if keys.data_ptr() == values.data_ptr() and keys.numel():
+        raise ValueError("keys and values: one tensor cannot hold both")

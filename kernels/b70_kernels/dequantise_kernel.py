@@ -8,7 +8,7 @@ import triton.language as tl
 from .unpack import dimensions, load_keys, load_scales, load_values, product
 
 
-@triton.jit(do_not_specialize=["block_stride"])
+@triton.jit(do_not_specialize=["block_table", "lengths", "out_start", "block_stride"])
 def dequantise_tokens(
     cache, block_table, lengths, out_start, hadamard, keys, values,
     block_stride, page_stride, token_stride, head_stride, out_token_stride, out_head_stride,

@@ -42,6 +42,15 @@ def halves(name: str, tensor: torch.Tensor, device: torch.device) -> None:
         )
 
 
+def apart(name: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor of which two elements may lie in one place: what is written there is one of the two."""
+    reach = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride < reach:
+            raise ValueError(f"{name}: {told(tensor)}; its parts lie on one another")
+        reach += stride * (size - 1)
+
+
 def told(tensor: torch.Tensor) -> str:
     """A tensor in words: shape, type, strides and device."""
     return f"{list(tensor.shape)} {_short(tensor.dtype)} of strides {tensor.stride()} on {tensor.device}"

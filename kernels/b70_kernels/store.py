@@ -40,7 +40,7 @@ def store(
         key.stride(0), key.stride(1), value.stride(0), value.stride(1), page_stride, token_stride, head_stride,
         *borders, *squares, D=size, PAGE=cache.page_size, KEY_BITS=cache.preset.key_bits,
         VALUE_BITS=cache.preset.value_bits, PLANAR=cache.layout is Layout.PLANAR, TOKENS=launch.stored,
-        CHUNK=min(size, launch.chunk), num_warps=launch.warps, **launch.options,
+        CHUNK=min(size, launch.chunk), num_warps=launch.warps, **launch.compiler_options,
     )  # fmt: skip
 
 

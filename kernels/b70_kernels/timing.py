@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .graphs import capture
+
 REPLAYS = 15
 ROTATED_BYTES = 400_000_000
-"""What one round of rotated buffers reads at least: several times the largest last-level cache."""
+"""What one round of rotated buffers reads, but for the smallest: several times the largest last-level cache."""
 
 
 def copies(size: int) -> int:
@@ -22,35 +24,41 @@ def microseconds(calls: Sequence[Callable[[], object]], device: torch.device) ->
     """The median time of one call, the calls made one after the other, each on buffers of its own."""
     for call in calls[:2]:
         call()
+    round_of = _round(calls, device)
+    round_of()
+    return statistics.median(_seconds(round_of, device) / len(calls) for _ in range(REPLAYS)) * 1e6
+
+
+def _round(calls: Sequence[Callable[[], object]], device: torch.device) -> Callable[[], object]:
+    """All calls at once: a replayed graph, or where there is none each by itself, Python's time with it."""
+
+    def each() -> None:
+        for call in calls:
+            call()
+
+    try:
+        graph = capture(each, device)
+    except RuntimeError:
+        if device.type == "cuda":
+            raise
+        graph = None  # torch has graphs for the device, its driver has not
+    return each if graph is None else graph.replay
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """By the device's own clock on CUDA; else until it is idle again."""
     if device.type == "cuda":
-        return _graph(calls)
-    _wait(device)
-    rounds = []
-    for _ in range(REPLAYS):
-        begin = time.perf_counter()
-        for call in calls:
-            call()
-        _wait(device)
-        rounds.append((time.perf_counter() - begin) / len(calls))
-    return statistics.median(rounds) * 1e6
-
-
-def _graph(calls: Sequence[Callable[[], object]]) -> float:
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    graph.replay()
-    rounds = []
-    for _ in range(REPLAYS):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        graph.replay()
+        work()
         end.record()
         torch.cuda.synchronize()
-        rounds.append(begin.elapsed_time(end) / len(calls))
-    return statistics.median(rounds) * 1e3
+        return begin.elapsed_time(end) / 1e3
+    _wait(device)
+    started = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - started
 
 
 def _wait(device: torch.device) -> None:

@@ -71,7 +71,7 @@ def candidates(presets: Sequence[str], head_sizes: Sequence[int], kind: str) -> 
     for preset, rows, size in itertools.product(presets, POSITIONS, head_sizes):
         if kind == "xpu":
             for keys, warps, stages in itertools.product((16, 32), (2, 4, 8, 16), (1, 2)):
-                if rows // 8 <= warps * 2 <= rows // 2:
+                if rows // 8 <= warps * 2 <= rows:
                     yield Candidate(preset, rows, size, keys, warps, stages)
             continue
         # heads of 256 take fewer tokens a tile
@@ -176,21 +176,21 @@ def measured(key: Key, those: Sequence[Candidate], device: torch.device) -> Choi
     return None
 
 
-def known(out: Path, device: torch.device) -> dict[Key, Choice]:
-    """What the file says already; ValueError for one that is no table of this device, or cannot be written."""
+def can_be_written(out: Path, device: torch.device) -> None:
+    """Raise ValueError for a file that is no table of this device, or cannot be written."""
     try:
-        found = tuning.fitting(out, device).choices if out.exists() else {}
-        if found and not os.access(out, os.W_OK):
-            raise ValueError(f"{out} cannot be written: it is read-only")
+        if out.exists():
+            tuning.fitting(out, device)
+            if not os.access(out, os.W_OK):
+                raise ValueError(f"{out} cannot be written: it is read-only")
         place = out.resolve()
         tempfile.NamedTemporaryFile(dir=place.parent, prefix=f"{place.name}.", suffix=".part").close()
     except OSError as error:
         raise ValueError(f"{out} cannot be written: {error.strerror}") from error
-    return found
 
 
-def given(words: Sequence[str]) -> tuple[argparse.Namespace, dict[Key, Choice]]:
-    """What the command line says, and the table that it names; the program ends where that cannot be done."""
+def given(words: Sequence[str]) -> argparse.Namespace:
+    """What the command line says; the program ends where that cannot be done."""
     parser = argparse.ArgumentParser(prog="python -m b70_kernels.tune", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", type=arguments.device, default=arguments.a_device())
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
@@ -200,29 +200,33 @@ def given(words: Sequence[str]) -> tuple[argparse.Namespace, dict[Key, Choice]]:
                         help="processes that compile and check at the same time")  # fmt: skip
     said = parser.parse_args(words)
     try:
-        return said, known(said.out, said.device)
+        can_be_written(said.out, said.device)
     except ValueError as error:
         parser.error(f"{error}; --out can name another file")
+    return said
 
 
 def main(words: Sequence[str]) -> int:
     """Measure, tell, and write row by row; 1 where a row is not measured or not written, 130 where interrupted."""
-    said, table = given(words)
+    said = given(words)
     every = list(candidates(said.presets, said.head_sizes, said.device.type))
     keys = list(dict.fromkeys(each.key for each in every))
     device = getattr(torch, said.device.type).get_device_name(said.device) if said.device.type != "cpu" else "cpu"
+    mine: dict[Key, Choice] = {}
     written = 0
     try:
         good = right(every, said.device, said.workers)
         for key in keys:
             if choice := measured(key, [each for each in good if each.key == key], said.device):
-                table[key] = choice
-                write(said.out, dump(device, table))
+                mine[key] = choice
+                # what another run has written meanwhile stays
+                table = tuning.fitting(said.out, said.device).choices if said.out.exists() else {}
+                write(said.out, dump(device, table | mine))
                 written += 1
     except KeyboardInterrupt:
         print(f"interrupted: {written} of {len(keys)} rows were written to {said.out}", file=sys.stderr)
         return 130
-    except Unwritten as error:
+    except (Unwritten, ValueError) as error:
         print(f"{error}; {written} of {len(keys)} rows were", file=sys.stderr)
         return 1
     return 0 if written == len(keys) else 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import triton
 
 from .presets import Preset
 from .tuning_table import Choice, Key, Table, load, read
@@ -45,6 +46,11 @@ class Config:
         """Of the kernels around it."""
         return INTEL if self.paired else OTHERS
 
+    @property
+    def compiler_options(self) -> dict[str, Any]:
+        """The options as this Triton calls them."""
+        return spoken(self.options, triton.__version__)
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -62,6 +68,11 @@ class Launch:
     merging_warps: int
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def compiler_options(self) -> dict[str, Any]:
+        """The options as this Triton calls them."""
+        return spoken(self.options, triton.__version__)
+
 
 INTEL = Launch(32, 16, 16, 32, 1024, 2, {"grf_mode": "large"})
 """More does not fit in registers, and at a head size of 256 not in local memory."""
@@ -69,6 +80,18 @@ INTEL = Launch(32, 16, 16, 32, 1024, 2, {"grf_mode": "large"})
 OTHERS = Launch(128, 4, 64, 64, 4096, 1, {"num_stages": 1})
 """Pieces of the matrix are not fetched ahead: two of a head of 256 fill local memory. One warp merges 32 parts of a
 head of 128 at a time: a decode in 128 parts took 92.6 us so, and 101.4 with two warps and 8 parts (H200)."""
+
+
+COUNTED = {"large": "256", "small": "128"}
+"""Modes of registers as Intel's backend calls them from Triton 3.6 on, by their number; others it refuses
+(intel-xpu-backend-for-triton #5430, Liger-Kernel #1016)."""
+
+
+def spoken(options: dict[str, Any], version: str) -> dict[str, Any]:
+    """A table's options as a version of Triton takes them. Tables say `large` and `small`, whatever the version."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    mode = options.get("grf_mode")
+    return options | {"grf_mode": COUNTED[mode]} if mode in COUNTED and (major, minor) >= (3, 6) else options
 
 
 def launch(device: torch.device) -> Launch:

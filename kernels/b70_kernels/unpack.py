@@ -228,7 +228,7 @@ def nearest_of_16(code):
 @triton.jit
 def rest_of_16(code):
     """What nearest_of_16 leaves of the Lloyd-Max values: quantiser.UPSTREAM_4_REST, whose bits these are."""
-    return one_of_16(code, 0x0019, 0x0297, 0x04E1, 0x08FB, 0x8631, 0x0724, 0x0652, 0x0FB3)
+    return one_of_16(code, 0x847E, 0x89A4, 0x8CA6, 0x8DEE, 0x9263, 0x9256, 0x943A, 0x942E)
 
 
 @triton.jit

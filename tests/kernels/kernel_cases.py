@@ -103,9 +103,12 @@ def whole(numbers: Sequence[int]) -> torch.Tensor:
     return torch.tensor(list(numbers), dtype=torch.int32, device=DEVICE)
 
 
-def config(kit: Kit, splits: int = 1, rows: int = 16, keys: int = 32, paired: bool = False) -> Any:
-    """Tile sizes that a law is tested with: small, so that short contexts have many borders."""
-    return kit.tuning.Config(rows=rows, keys=keys, warps=4, stages=1, splits=splits, paired=paired)
+def config(kit: Kit, splits: int = 1, rows: int = 16, keys: int = 32, paired: bool = DEVICE == "xpu") -> Any:
+    """Tile sizes that a law is tested with: small, for many borders in short contexts; paired as the device is."""
+    options = kit.tuning.INTEL.options if DEVICE == "xpu" else {}
+    return kit.tuning.Config(
+        rows=rows, keys=keys, warps=4, stages=1, splits=splits, paired=paired, options=options,
+    )  # fmt: skip
 
 
 def normal(*size: int, seed: int, spread: float = 1.0) -> torch.Tensor:

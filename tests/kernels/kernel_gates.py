@@ -68,21 +68,22 @@ def rounded_once(of: Call, config: Any = None, **options: Any) -> None:
     assert bool(((narrow.float() - wide).abs() <= step).all())
 
 
-SINKS = tuple((score, size) for score in (5.0, 9.0, 14.0) for size in (0.0, 1e-3, 30.0))
+SINKS = ((5.0, 0.0, 1.0), (9.0, 1e-3, 1.0), (14.0, 30.0, 1.0), (14.0, 0.0, 1e-3), (24.0, 0.0, 1.0), (24.0, 0.0, 1e-3))
+"""Of sinks: score, size of its values, size of the others'."""
 
 
-def sink(kit: Kit, shape: Shape, score: float, size: float, splits: int = 2) -> float:
+def sink(kit: Kit, shape: Shape, score: float, size: float, others: float, splits: int = 2) -> float:
     """A token that takes nearly all of the weight, with values of nearly no spread: the others' are not lost.
 
-    The first token scores `score`, the others about nothing; at 5, 9 and 14 it has 0.7, 0.994 and 0.99995 of 37 tokens'
-    weight. Its values are alike but for a thousandth: their scale is zero or tiny, whatever their size.
+    The first token scores `score`, the others about nothing; at 5, 9, 14 and 24 it has 0.7, 0.994, 0.99995 and 1 - 2e-9
+    of 37 tokens' weight. Its values are alike but for a thousandth: their scale is zero or tiny, whatever their size.
     """
     direction = torch.sign(normal(shape.head_size, seed=5))
     ((keys, values),) = random_tokens(shape, [37])
     keys[0] = direction * (score / shape.head_size**0.5)
     values[0] = size * (1.0 + 1e-3 * values[0])
     # what the answer is compared with must not be the sink's own size
-    values[1:] -= values[1:].mean(-1, keepdim=True)
+    values[1:] = others * (values[1:] - values[1:].mean(-1, keepdim=True))
     query = direction.expand(2, shape.heads, shape.head_size)
     return accuracy(call(kit, shape, [(37, 2)], tokens=[(keys, values)], query=query), config(kit, splits))
 

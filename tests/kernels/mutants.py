@@ -101,6 +101,7 @@ PADDING_IS_MERGED = attention(
     "padding_is_merged", ("    splits = tl.where(token < tl.load(query_end), splits, 0)\n", "")
 )
 MERGE_FORGETS_WEIGHTS = attention("merge_forgets_weights", ("part * weight[:, None], 0)", "part, 0)"))
+READ_BEFORE_A_WINDOW = attention("read_before_a_window", ("tl.maximum(inside, lowest)", "tl.maximum(inside, 0)"))
 ROUNDED_TWICE = attention(
     "rounded_twice",
     (

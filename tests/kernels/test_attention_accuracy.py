@@ -65,8 +65,8 @@ def test_small_and_large_values_are_kept(shape: Shape, spread: float) -> None:
 
 @every_cache
 def test_behind_a_sink_the_other_tokens_are_not_lost(shape: Shape) -> None:
-    for score, size in gates.SINKS:
-        gates.sink(REAL, shape, score, size)
+    for each in gates.SINKS:
+        gates.sink(REAL, shape, *each)
 
 
 @every_cache
@@ -134,8 +134,13 @@ def test_strides_of_views_are_followed(shape: Shape) -> None:
     ({"window": -1}, "window -1"),
     ({"softcap": -2.0}, "softcap -2.0"),
     ({"softcap": float("nan")}, "softcap nan"),
-    ({"softcap": 3001.0}, "caps up to 3000"),
+    ({"softcap": 3001.0}, "softcap 3001.0"),
     ({"softcap": float("inf")}, "softcap inf"),
+    ({"softcap": 1e-39}, "softcap 1e-39"),
+    ({"window": 2**31}, "window 2147483648"),
+    ({"scale": -1e39}, r"scale -1e\+39"),
+    ({"out": torch.zeros(1, 2, 64, device=DEVICE).expand(3, 2, 64)}, "on one another"),
+    ({"out": torch.zeros(3, 1, 64, device=DEVICE).expand(3, 2, 64)}, "on one another"),
     ({"scale": float("nan")}, "scale nan"),
     ({"scale": float("inf")}, "scale inf"),
     ({"config": config(REAL, 0)}, "0 splits"),

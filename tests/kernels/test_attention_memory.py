@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import kernel_gates as gates
 import kernel_variants
 import pytest
 import torch
-from kernel_cases import EVERY_CACHE, NAN, OTHER, REAL, Call, Poison, Shape, attended, call, config, expected, whole
+from kernel_cases import (
+    EVERY_CACHE,
+    HUGE,
+    NAN,
+    OTHER,
+    REAL,
+    Call,
+    Poison,
+    Shape,
+    attended,
+    call,
+    config,
+    expected,
+    whole,
+)
 from kernel_scope import DEVICE, FULL, either
 
 every_cache = pytest.mark.parametrize("shape", EVERY_CACHE, ids=str)
@@ -21,14 +36,17 @@ def test_what_was_never_stored_changes_no_bit(shape: Shape) -> None:
 
 
 @some_caches
-def test_what_lies_before_a_window_may_be_gone(shape: Shape) -> None:
-    of = call(REAL, shape, [(150, 2)])
-    before = attended(of, config(REAL, 2), window=20)
-    # a window of 20 for positions 148 and 149 needs tokens from 129 on; its first tile begins at 128
-    of.cache.pages[of.table[0, : 128 // shape.page].long()] = 0xFF
+@pytest.mark.parametrize("cut", [{"keys": 32}, {"keys": 64}, {"keys": 64, "paired": True}], ids=str)
+def test_what_lies_before_a_window_may_be_gone(shape: Shape, cut: dict[str, Any]) -> None:
+    of = call(REAL, shape, [(179, 2)])
+    how = config(REAL, 2, **cut)
+    before = attended(of, how, window=20)
+    # a window of 20 for positions 177 and 178 needs tokens from 158 on; its first tile begins at 128
+    gone = 158 // shape.page
+    of.cache.pages[of.table[0, :gone].long()] = 0xFF
     freed = of.table.clone()
-    freed[0, : 128 // shape.page] = -1
-    assert gates.same_bits(before, attended(replace(of, table=freed), config(REAL, 2), window=20))
+    freed[0, :gone] = HUGE
+    assert gates.same_bits(before, attended(replace(of, table=freed), how, window=20))
 
 
 def padded(of: Call, rows: int = 4) -> Call:
@@ -72,6 +90,22 @@ def test_lengths_and_batches_compile_nothing() -> None:
         assert not differing, f"{name} is compiled again for another {', '.join(sorted(differing))}"
 
 
+def test_slices_of_a_batch_compile_nothing() -> None:
+    """Whatever their alignment: a part of a batch's table begins where it begins."""
+    of = call(REAL, EVERY_CACHE[2], [(20, 1)] * 4)
+    rows = torch.empty(2, 80, 1, 64, dtype=torch.float16, device=DEVICE)
+    with kernel_variants.noted(REAL) as found:
+        for first in range(3):
+            these = slice(first, first + 2)
+            part = replace(of, query=of.query[these], table=of.table[these], seq_lens=of.seq_lens[these],
+                           query_start=whole([0] * first + [0, 1, 2])[first:])  # fmt: skip
+            attended(part, config(REAL, 2))
+            starts = whole([0, 20, 40, 60])[these]
+            REAL.dequantise.dequantise(of.cache, part.table, part.seq_lens, starts, 20, *rows)
+    for name in ("attend_splits", "dequantise_tokens"):
+        assert len([each for each in found if each[0] == name]) == 1, f"{name} is compiled again for a slice"
+
+
 def test_the_number_of_splits_compiles_nothing() -> None:
     of = call(REAL, EVERY_CACHE[0], [(20, 3)])
     with kernel_variants.noted(REAL) as found:
@@ -112,7 +146,7 @@ if FULL:
         assert bool((pages[far + 1] != of.cache.pages[1]).any())
 
 
-if DEVICE == "cuda":
+if FULL:
 
     @every_cache
     @pytest.mark.parametrize("poison", [float("nan"), 1.5])
@@ -128,10 +162,9 @@ if DEVICE == "cuda":
             )
 
         attend()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            attend()
+        graph = REAL.graphs.capture(attend, out.device)
+        if graph is None:
+            pytest.skip(f"torch {torch.__version__} has no graphs for {DEVICE}")
         for lengths, q_lens in (([300, 200, 64, 9], [3, 8, 1, 4]), ([5, 100, 33, 8], [5, 1, 2, 8]),
                                 ([299, 0, 1, 9], [8, 0, 1, 1]), ([17, 16, 15, 1], [1, 1, 1, 1])):  # fmt: skip
             of.seq_lens.copy_(whole(lengths))

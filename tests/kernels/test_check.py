@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -70,7 +71,8 @@ def test_one_preset_that_fails_fails_the_gate_and_the_others_are_counted() -> No
 
 
 def test_every_gate_is_tried_for_every_preset() -> None:
-    assert {gate.__name__ for gate in gates.GATES} <= set(vars(gates))
+    made = [name for name, one in vars(gates).items() if inspect.isgeneratorfunction(one)]
+    assert [gate.__name__ for gate in gates.GATES] == made
     jobs = check.jobs("cpu", full=False)
     assert len(jobs) == len(set(jobs)) == len(gates.GATES) * len(PRESETS)
 

@@ -36,3 +36,7 @@ def test_room_of_another_shape_is_refused() -> None:
     for keys, values in ((room[..., :32], room[..., :32]), (room, room.repeat(1, 2, 1)[:, :1])):
         with pytest.raises(ValueError, match="wanted"):
             REAL.dequantise.dequantise(cache, table, whole([5]), whole([0]), 5, keys, values)
+    one = room[:1].expand(5, -1, -1)
+    for keys, values in ((one, one.clone()[:1].expand(5, -1, -1)), (room, room)):
+        with pytest.raises(ValueError, match=r"on one another|cannot hold both"):
+            REAL.dequantise.dequantise(cache, table, whole([5]), whole([0]), 5, keys, values)

@@ -66,6 +66,19 @@ def large_values(kit: Kit) -> object:
     return gates.accuracy(call(kit, FOUR, [(37, 3)], tokens=tokens), config(kit, 2))
 
 
+def splits(kit: Kit) -> object:
+    return gates.splits_change_nothing(call(kit, FOUR, [(37, 2)]), (2,))
+
+
+def before_a_window(kit: Kit) -> object:
+    of = call(kit, FOUR, [(99, 2)])
+    kept = attended(of, config(kit, keys=64), window=9)
+    # tokens from 89 on are seen, and the tile begins at 64
+    of.cache.pages[of.table[0, : 89 // FOUR.page].long()] = 0xFF
+    assert gates.same_bits(kept, attended(of, config(kit, keys=64), window=9)), "a page before the window is read"
+    return of
+
+
 def padding(kit: Kit) -> object:
     of = call(kit, FOUR, [(20, 2)], poison=OTHER)
     more = replace(of, query=torch.cat([of.query, of.query]))
@@ -86,7 +99,7 @@ def distortion(kit: Kit) -> object:
 
 
 def behind_a_sink(kit: Kit) -> object:
-    return gates.sink(kit, Shape("k8v4"), 14.0, 0.0)
+    return gates.sink(kit, Shape("k8v4"), 14.0, 0.0, 1.0)
 
 
 def unfit_queries(kit: Kit) -> object:
@@ -147,7 +160,8 @@ NAMED: list[tuple[Mutant, tuple[Gate, ...]]] = [
     (mutants.STORED_WITHOUT_A_SLOT, (given_slots,)),
     (mutants.NO_REST_OF_KEYS, (sharp_in_vllm_s_layout,)),
     (mutants.PADDING_IS_MERGED, (padding,)),
-    (mutants.MERGE_FORGETS_WEIGHTS, (accuracy,)),
+    (mutants.MERGE_FORGETS_WEIGHTS, (accuracy, splits)),
+    (mutants.READ_BEFORE_A_WINDOW, (before_a_window,)),
     (mutants.SWAPPED_NIBBLE, (accuracy,)),
     (mutants.SWAPPED_THIRDS, (accuracy_of_three_bits,)),
     (mutants.NO_NORM_CORRECTION, (codes,)),

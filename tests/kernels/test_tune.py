@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from b70_kernels import timing, tune, tuning, tuning_table
+from b70_kernels.presets import PRESETS
 from b70_kernels.tune import Candidate
 from b70_kernels.tuning_table import Choice
 from kernel_scope import DEVICE
@@ -79,6 +80,20 @@ def test_every_row_is_on_disk_before_the_next_is_measured(out: Path, measured: C
     measured(look)
     run(out)
     assert seen == [{32: OLD}, {16: NEW, 32: OLD}, {16: NEW, 32: NEW}]
+
+
+def test_what_another_run_writes_meanwhile_stays(out: Path, measured: Callable[[Fastest], list[int]]) -> None:
+    key = ("4bit_nc", 16, 128)
+
+    def beside(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float]:
+        table = tuning_table.load(out)
+        tuning_table.write(out, tuning_table.dump("before", table | {key: OLD}))
+        return NEW, 1.0
+
+    measured(beside)
+    assert run(out) == 0
+    assert tuning_table.load(out)[key] == OLD
+    assert choices(out) == {16: NEW, 32: NEW, 64: NEW}
 
 
 @pytest.mark.parametrize("how", ["none", "raises"])
@@ -248,3 +263,12 @@ def test_every_row_has_candidates_that_a_table_may_hold(kind: str) -> None:
         config = each.config(device, 1)
         choice = Choice(config.keys, config.warps, config.stages, 128, config.native_fp8, config.paired, config.options)
         assert tuning_table.parse(tuning_table.dump("x", {each.key: choice})).choices == {each.key: choice}
+
+
+@pytest.mark.parametrize(("kind", "name"), [("cuda", "nvidia.json"), ("xpu", "intel.json")])
+def test_every_shipped_row_is_among_what_an_owner_would_try(kind: str, name: str) -> None:
+    tried = {
+        (*each.key, each.keys, each.warps, each.stages) for each in tune.candidates(list(PRESETS), [64, 128, 256], kind)
+    }
+    shipped = tuning_table.load(tuning.TABLES / name)
+    assert {(*key, row.keys, row.warps, row.stages) for key, row in shipped.items()} <= tried

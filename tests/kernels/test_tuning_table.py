@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import triton
 from b70_kernels import tuning, tuning_table
 from b70_kernels.presets import HEAD_SIZES, PRESETS
 from b70_kernels.tuning_table import Choice, Table, parse, read
@@ -46,6 +47,20 @@ def fresh() -> Iterator[None]:
     yield
     for cached in (tuning._choices, tuning.converts_fp8):
         cached.cache_clear()
+
+
+@pytest.mark.parametrize(("version", "said"), [
+    ("3.3.0", "large"), ("3.5.1", "large"), ("3.6.0", "256"), ("3.6.0+git1b0418a9", "256"), ("3.10.0", "256"),
+    ("4.0.0", "256"),
+])  # fmt: skip
+def test_modes_of_registers_are_called_as_that_triton_calls_them(version: str, said: str) -> None:
+    given = {"grf_mode": "large", "num_stages": 1}
+    assert tuning.spoken(given, version) == {"grf_mode": said, "num_stages": 1}
+    assert given["grf_mode"] == "large"
+    for others in ({"maxnreg": 128}, {"grf_mode": "auto"}, {"grf_mode": "default"}, {}):
+        assert tuning.spoken(others, version) == others
+    assert tuning.Config(16, 32, 4, 1, 1, options=given).compiler_options == tuning.spoken(given, triton.__version__)
+    assert tuning.INTEL.compiler_options == tuning.spoken(tuning.INTEL.options, triton.__version__)
 
 
 def text(*rows: object, device: object = "a card") -> str:
