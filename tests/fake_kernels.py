@@ -19,7 +19,7 @@ else:
     print("cards " + " ".join(sorted(os.listdir("/dev/dri")) if os.path.isdir("/dev/dri") else []), flush=True)
 for line in WISH["err"]:
     print(line, file=sys.stderr, flush=True)
-if "--out" in sys.argv and WISH["table"]:
+if "--out" in sys.argv:
     Path(sys.argv[sys.argv.index("--out") + 1]).write_text(WISH["table"])
 time.sleep(WISH["sleep"])
 if WISH["raises"]:

@@ -44,6 +44,8 @@ class StubDaemon:
     """Where it keeps everything."""
     asked: Callable[[list[str]], str] = field(default_factory=lambda: lambda _: "[]")
     """What a program prints that is run beside an engine."""
+    archives: dict[str, bytes] = field(default_factory=dict)
+    """What of a container is read, by its name; of others nothing is there."""
     held: list[Path] = field(default_factory=list)
     """The sites whose lock was held by the commands that asked it."""
     dead: bool = False
@@ -143,6 +145,10 @@ class StubDaemon:
         found: str = self.call("ask", container, effect=lambda: self.asked(argv))
         return found
 
+    def archive(self, container: str, path: str) -> bytes | None:
+        found: bytes | None = self.call("archive", container, path, effect=lambda: self.archives.get(container))
+        return found
+
     def running(self) -> list[dict[str, Any]]:
         ran = [about for about in self.containers.values() if about["State"]["Status"] == "running"]
         found: list[dict[str, Any]] = self.call("running", effect=lambda: ran)
@@ -189,7 +195,7 @@ class StubDaemon:
     def sweep_probes(self, older_than: int, root: Path) -> None:
         self.call("sweep_probes", older_than, root)
 
-    def logs(self, container: str, tail: int | str = "all") -> str:
+    def logs(self, container: str, tail: int | str = "all", since: float | None = None) -> str:
         found: str = self.call("logs", container, effect=lambda: f"log of {container}\n")
         return found
 

@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,62 @@ def unquoted(source):
             if any(COMMAND.match(part) and "{}" in part for part in re.split(r"[;:,] (?:or: )?", text)):
                 found.append(f"line {node.lineno}: {text}")
     return found
+
+
+TYPED = re.compile(
+    r"(sudo )?(b70ctl|cat|command|docker|df|export|hf|journalctl|ls|mv|openssl|pip|ps|python3|rm|ss|systemctl)\b"
+)
+
+
+def talking(source):
+    """Hints that begin as a command and go on in words, so that they cannot be pasted; `, or: ` is another command."""
+    found = []
+    for node in (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.keyword) and each.arg == "hint"):
+        for text in texts(node.value):
+            parts = re.split(r"; |, or: ", text)
+            if TYPED.match(text) and any(", " in part or not TYPED.match(part) for part in parts if part != "{}"):
+                found.append(f"line {node.value.lineno}: {text}")
+    return found
+
+
+def put(node):
+    """What stands for something that is put into a text: a command's first word, where it is one that is quoted."""
+    quoted = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "to_type"
+    return f"{node.args[0].value} {{}}" if quoted and isinstance(node.args[0], ast.Constant) else "{}"
+
+
+def texts(node):
+    """The texts that an expression may come to; what is put into one is `{}`."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.JoinedStr():
+            yield "".join(each.value if isinstance(each, ast.Constant) else put(each.value) for each in node.values)
+        case ast.IfExp():
+            yield from (*texts(node.body), *texts(node.orelse))
+        case ast.BinOp():
+            yield from (left + right for left in texts(node.left) for right in texts(node.right))
+
+
+def test_a_hint_that_begins_as_a_command_is_one_to_its_end():
+    found = {str(file.relative_to(PACKAGE)): talking(file.read_text()) for file in PACKAGE.rglob("*.py")}
+    assert {file: lines for file, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("hint", [
+    '"b70ctl start, which starts it"', 'f"docker rm {x}, if you know it"', 'f"ls -l {x}; without it none is used"',
+    "f\"{to_type('ls', x)}, or not\"",
+    '"b70ctl doctor" if x else "b70ctl patches, and look"',
+])  # fmt: skip
+def test_a_hint_that_goes_on_in_words_would_be_found(hint):
+    assert talking(f"f(hint={hint})")
+
+
+@pytest.mark.parametrize("hint", [
+    '"b70ctl start, or: b70ctl switch PROFILE"', 'f"docker rm --force {x}; b70ctl recover"', '"leave it out, or not"',
+])  # fmt: skip
+def test_a_hint_that_can_be_pasted_or_is_none_to_paste_is_left_alone(hint):
+    assert not talking(f"f(hint={hint})")
 
 
 def test_no_command_is_put_together_from_bare_paths():

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from b70ctl.cli.here import Here
-from b70ctl.cli.linting import errors_of, line
+from b70ctl.cli.linting import errors_of, line, own_files
 from b70ctl.cli.profiles import schema_text
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
@@ -78,8 +78,8 @@ def _make_folders(root: Path, file: Path) -> None:
         raise Refused(f"{error.filename} is in the way: a site has a directory of that name",
                       hint=to_type("mv", error.filename, f"{error.filename}.old")) from error  # fmt: skip
     except OSError as error:
-        raise Refused(f"{error.filename or root} cannot be made: {error.strerror}",
-                      hint="b70ctl init DIR, with a directory of your own") from error  # fmt: skip
+        raise Refused(f"{error.filename or root} cannot be made: {error.strerror}; a site is a directory of your own",
+                      hint="b70ctl init DIR") from error  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
     """Render one profile; False when it has an error, told already."""
     try:
         wanted = workshop.wanted(name, job.sets, port=job.port, any_status=True)
-        errors = errors_of(here, workshop, wanted)
+        errors = [*errors_of(here, workshop, wanted), *own_files(here, wanted, shipped=not job.many)]
         text = workshop.text(wanted.deployment, release_id(0, name, wanted.deployment.digest), PREVIEW)
     except B70Error as error:
         if not job.many:

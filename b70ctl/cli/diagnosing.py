@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from b70ctl.cli.here import Here
 from b70ctl.cli.sources import Source, chosen, vllm_of
 from b70ctl.core.bootlog import Stage
 from b70ctl.core.diagnosis import Diagnosis, Finding, Reader, State
+from b70ctl.core.plan import Plan, discarded
 from b70ctl.edge import logsource
 from b70ctl.edge.diagnoses import read_causes
 from b70ctl.edge.store import FAILED_LOG, Store
@@ -48,13 +49,39 @@ def diagnose(here: Here, target: str | None, *, container: str | None, kernel: b
         raise typer.Exit(int(Exit.FAILED))
 
 
-def explain(store: Store, release: str) -> Explanation:
-    """Why a release failed, read from the log that was kept; nothing where none was kept."""
+def tell_causes(here: Here, plan: Plan | None, said: Mapping[str, str]) -> str | None:
+    """Tell what the logs of the engines that failed say of the cause; gives back what to do, where that is known.
+
+    `said` are the logs of those that keep their container. The way back is taken last, so its remedy is the one to
+    begin with.
+    """
+    fix = None
+    gone = discarded(plan) if plan else set()
+    tried = (plan.tried or (str(plan.wanted),)) if plan else ()
+    for release in (each for each in tried if each in gone and each in here.store.releases()):
+        found = explain(here.store, release)
+        fix = fix or found.fix
+        _say(here, found)
+    for release, log in said.items():
+        found = explain(here.store, release, log)
+        fix = found.fix or fix
+        _say(here, found)
+    return fix
+
+
+def _say(here: Here, found: Explanation) -> None:
+    for line in found.lines:
+        here.console.say(line)
+
+
+def explain(store: Store, release: str, log: str | None = None) -> Explanation:
+    """Why a release failed, read from its `log`, else from the one that was kept; nothing where none was kept."""
     path = store.release_folder(release) / FAILED_LOG
-    if not path.is_file():
+    if log is None and not path.is_file():
         return Explanation()
+    blocks = logsource.of_file(path) if log is None else logsource.whole_lines([log.encode(errors="replace")])
     try:
-        found = _read(Source(release, logsource.of_file(path), vllm=vllm_of(store, release)), store.folder.parent)
+        found = _read(Source(release, blocks, vllm=vllm_of(store, release)), store.folder.parent)
     except B70Error as error:
         # a diagnosis that cannot be made must not hide the failure that it was about
         return Explanation((f"no diagnosis: {error.what}",))

@@ -58,8 +58,8 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
         release = _serving(here)
         plan = _plan(here, planner, release)
         if plan.command != "stop" and here.store.state().drained:
-            raise Refused(f"the site is drained, so {release} is not {plan.command}ed",
-                          hint="b70ctl restore, which also takes it back into rotation")  # fmt: skip
+            raise Refused(f"the site is drained, so {release} is not {plan.command}ed but restored, into rotation too",
+                          hint="b70ctl restore")  # fmt: skip
         if plan.command == "start" and (frozen := observed.of(release)) and frozen.state == "paused":
             raise Refused(f"{release} is paused, so it answers nobody", hint=f"docker unpause {frozen.name}")
         if plan.command == "start" and observed.runs(release) and not here.store.state().stopped:

@@ -148,7 +148,11 @@ class Here:
             stack.callback(setattr, self, "daemon", self.daemon)
             self.daemon = self.daemon.holding(self.site_root)
             self.daemon.sweep_probes(PROBE_AGE, self.site_root)
-            change.recovered, late = recover(change.world, interrupts)
+            try:
+                change.recovered, late = recover(change.world, interrupts)
+            except B70Error as error:
+                change.explain(error)
+                raise
             if change.recovered:
                 self.console.say(change.recovered)
             for failure in late:
@@ -202,33 +206,27 @@ class Change:
 
     def carry_out(self, plan: Plan) -> None:
         """Do a plan; what failed after the new state was reached is a warning and exit status 1."""
+        from b70ctl.cli.diagnosing import tell_causes
         from b70ctl.edge.executor import execute
 
         try:
             late = execute(plan, self.world, self.interrupts, self.command)
         except B70Error as error:
-            fix = None if isinstance(error, Interrupted) else self._diagnose(plan)
-            if fix and (error.hint or LOOK).startswith(LOOK):
-                error.hint = fix
+            self.explain(error, plan)
             raise
         for failure in late:
             self.here.console.warn(failure)
         if late:
-            self._diagnose(plan)
+            tell_causes(self.here, plan, {})
             raise typer.Exit(1)
 
-    def _diagnose(self, plan: Plan) -> str | None:
-        """Tell what the log of a release that failed says of the cause; gives back what to do, where that is known."""
-        from b70ctl.cli.diagnosing import explain
+    def explain(self, error: B70Error, plan: Plan | None = None) -> None:
+        """Tell why engines failed; where that is known, the error says what to do instead of where to look."""
+        from b70ctl.cli.diagnosing import tell_causes
 
-        store, fix = self.here.store, None
-        for release in plan.tried or (plan.wanted,):
-            if release in store.releases():
-                found = explain(store, str(release))
-                fix = fix or found.fix
-                for line in found.lines:
-                    self.here.console.say(line)
-        return fix
+        fix = None if isinstance(error, Interrupted) else tell_causes(self.here, plan, self.world.said)
+        if fix and (error.hint or LOOK).startswith(LOOK):
+            error.hint = fix
 
 
 def cut_off(op: Op) -> str:

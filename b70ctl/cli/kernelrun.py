@@ -16,7 +16,7 @@ from b70ctl.cli.doctoring import models, question
 from b70ctl.cli.here import Here
 from b70ctl.core.inventory import Software, cleaned, inventory
 from b70ctl.core.kernels import TABLE, Heard, Program, said, trouble
-from b70ctl.core.tuning import merged
+from b70ctl.core.tuning import has_rows, merged
 from b70ctl.edge import hostasks, kernels
 from b70ctl.edge.files import now, replace
 from b70ctl.edge.plugin import table_text
@@ -63,7 +63,7 @@ class Run:
             with self.interrupts.shielded():
                 kept = self._keep(heard, code, time.monotonic() - began, stack)
                 # rows that were measured before a fault, or before it was interrupted, are as good as any
-                if self.program.writes and (code == 0 or (self.folder / TABLE).exists()):
+                if self.program.writes and (code == 0 or has_rows(table_text(self.folder / TABLE))):
                     self._write_table()
         if found := trouble(self.program, heard, code, self.ref):
             raise found

@@ -14,6 +14,7 @@ from b70ctl.cli.kernelrun import Run, about
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.kernels import OUT, Program, card_is_held, container, described, on_one_card
+from b70ctl.core.kernelwords import refuse_unknown
 from b70ctl.core.preflight import CardHolder, faults, refusal
 from b70ctl.core.release import Observed
 from b70ctl.core.resolve import Request, resolve
@@ -28,6 +29,7 @@ from b70ctl.errors import B70Error, MachineError, UsageError
 
 def run(here: Here, program: Program, profile: str | None, *, local: bool, dry_run: bool) -> None:
     """Run a program of the kernels in the image of a profile, or in the Python of this host, and keep a report."""
+    refuse_unknown(program)
     if local and profile:
         what = f"--here uses this host's own Python, and not the image of `{profile}`"
         raise UsageError(what, hint="leave one of them out")
@@ -47,7 +49,7 @@ def _run_in_image(here: Here, program: Program, profile: str | None) -> None:
     if profile is None:
         _serving(here)  # whoever has to name a profile is told before anything is asked of Docker
     with here.changing() as change:
-        deployment, facts = _deployment(here, profile, docker=True, probe=True)
+        deployment, facts = _deployment(here, program, profile, docker=True, probe=True)
         change.lease([deployment.cards])
         if found := _in_the_way(here, deployment, change.world.observe()):
             raise refusal(found)
@@ -59,17 +61,20 @@ def _run_in_image(here: Here, program: Program, profile: str | None) -> None:
             job.carry_out(lambda hear: kernels.in_container(here.daemon, name, wanted, change.interrupts, hear))
 
 
-def _deployment(here: Here, profile: str | None, *, docker: bool, probe: bool) -> tuple[Deployment, ImageFacts]:
+def _deployment(
+    here: Here, program: Program, profile: str | None, *, docker: bool, probe: bool
+) -> tuple[Deployment, ImageFacts]:  # fmt: skip
     """What a profile, or the release that serves, would run as, with one card; and what is known of its image."""
     workshop = here.workshop(docker=docker)
     if profile is None:
         deployment = _serving(here)
-        return on_one_card(deployment), _facts(here, deployment, docker=docker, probe=probe)
+        return on_one_card(deployment, program.name), _facts(here, deployment, docker=docker, probe=probe)
     written = here.catalog.profile(profile)
     # the kernels meet the image as it is: no patch is applied, and none has to fit
     bare = replace(written, profile=written.profile.model_copy(update={"patches": []}))
     facts = workshop.facts(bare, {}, probe=probe)
-    return on_one_card(resolve(Request(name=profile, profile=bare.profile), workshop.place, facts, {})), facts
+    deployment = resolve(Request(name=profile, profile=bare.profile), workshop.place, facts, {})
+    return on_one_card(deployment, program.name), facts
 
 
 def _serving(here: Here) -> Deployment:
@@ -161,7 +166,7 @@ def _show(here: Here, program: Program, profile: str | None, *, local: bool) -> 
     if local:
         rows |= {"python": kernels.python(), "command": " ".join(program.argv("python3", "OUT"))}
     else:
-        deployment, facts, found = _foreseen(here, profile)
+        deployment, facts, found = _foreseen(here, program, profile)
         wanted = _container(here, program, deployment, facts, folder=here.store.folder, package=package)
         rows |= {
             "image": f"{deployment.image_ref} (vLLM {facts.vllm})",
@@ -179,11 +184,13 @@ def _show(here: Here, program: Program, profile: str | None, *, local: bool) -> 
         raise typer.Exit(int(found[0].exit_code))
 
 
-def _foreseen(here: Here, profile: str | None) -> tuple[Deployment, ImageFacts, list[B70Error]]:
+def _foreseen(
+    here: Here, program: Program, profile: str | None
+) -> tuple[Deployment, ImageFacts, list[B70Error]]:  # fmt: skip
     try:
         docker = here.daemon is not None
     except MachineError as error:
         here.console.warn(f"{error.what}; what is told of the image is what is known without it")
         docker = False
-    deployment, facts = _deployment(here, profile, docker=docker, probe=False)
+    deployment, facts = _deployment(here, program, profile, docker=docker, probe=False)
     return deployment, facts, _in_the_way(here, deployment, _observed(here)) if docker else []

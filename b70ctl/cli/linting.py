@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from b70ctl.cli.here import Here
 from b70ctl.core.deployment import Order
-from b70ctl.core.draft import Reach
+from b70ctl.core.draft import Reach, draft_of, in_cache, overridden
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.lint import Finding, FlagTable, lint
 from b70ctl.core.mounting import shows
@@ -18,19 +20,27 @@ from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
 from b70ctl.core.rules.case import Severity
 from b70ctl.edge.catalog import Written
+from b70ctl.edge.draft import config
+from b70ctl.edge.files import is_there
 from b70ctl.edge.filling import unfit
 from b70ctl.edge.imagefacts import all_kept
 from b70ctl.edge.preparing import Wanted, Workshop
 from b70ctl.edge.secretfiles import names_of, secret_places
-from b70ctl.errors import B70Error, Refused
+from b70ctl.errors import B70Error, Refused, to_type
 
 
-def findings(here: Here, workshop: Workshop, name: str, sets: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Everything that the rules say of a profile, with what is known of its image; no card is needed for that."""
+def findings(
+    here: Here, workshop: Workshop, name: str, sets: tuple[str, ...], *, meant: bool = True
+) -> tuple[Finding, ...]:  # fmt: skip
+    """Everything that the rules say of a profile, with what is known of its image; no card is needed for that.
+
+    What is still to be fetched for a shipped profile is no error unless that profile is `meant`.
+    """
     written = here.catalog.profile(name, sets)
+    lacks: Severity = "error" if meant or written.origin == "site" else "warning"
     patches, facts = workshop.patched(written)
     found = _judged(here, written, facts, patches, workshop.reach(written), workshop.kernels(written, facts))
-    return (*_of_patches(here, workshop, facts, patches), *found)
+    return (*_of_patches(here, workshop, facts, patches, lacks), *_of_draft(here, workshop, written, lacks), *found)
 
 
 def errors_of(here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
@@ -62,8 +72,10 @@ def _mounted_secrets(here: Here, profile: Profile) -> Iterator[Finding]:
         mounted = names_of(root / mount.source) if root else frozenset[str]()
         for what, hidden in places.items():
             if shows(mounted, hidden):
+                named = os.path.normpath(Path(str(root)) / mount.source)
+                other = "" if shows({named}, {min(hidden)}) else ", by another name"
                 yield Finding("mounted-secret", "error", f"mounts.{number}",
-                              f"{mount.source} shows {what}, which lies at {min(hidden)}, by another name",
+                              f"{mount.source} shows {what}, which lies at {min(hidden)}{other}",
                               "mount a folder that holds just what the engine needs")  # fmt: skip
 
 
@@ -77,9 +89,11 @@ def _gates(here: Here) -> dict[str, list[str]]:
     return found
 
 
-def _of_patches(here: Here, workshop: Workshop, facts: ImageFacts, patches: dict[str, Patch]) -> list[Finding]:
+def _of_patches(
+    here: Here, workshop: Workshop, facts: ImageFacts, patches: dict[str, Patch], lacks: Severity
+) -> list[Finding]:  # fmt: skip
     """What a switch will refuse of a profile's patches: two that must not meet, another base than theirs, a file that
-    this site has not got, which may be still to come."""
+    this site has not got or that is another than the patch names."""
     wrong: list[B70Error] = [*quarrels(patches)]
     needed: list[Order] = []
     accepted, known = workshop.lock.accepted(), _asked(workshop, facts)
@@ -92,9 +106,46 @@ def _of_patches(here: Here, workshop: Workshop, facts: ImageFacts, patches: dict
             needed += orders([name], workshop.place, anywhere, patches)
         except Refused as error:
             wrong.append(error)
-    lacking = unfit(needed, patches) if here.root else []
     found = [Finding("patch", "error", "patches", each.what, each.hint) for each in wrong]
-    return [*found, *(Finding("patch", "warning", "patches", each.what, each.hint) for each in lacking)]
+    for order in needed if here.root else ():
+        severity = "error" if is_there(order.source) else lacks
+        found += (Finding("patch", severity, "patches", each.what, each.hint) for each in unfit([order], patches))
+    return found
+
+
+def own_files(here: Here, wanted: Wanted, *, shipped: bool) -> list[Finding]:
+    """What a release would lack of the site's files that a profile's patches name; of a `shipped` one only if so asked.
+
+    They belong to the site, and are there wherever it is checked out.
+    """
+    if here.root is None or not (shipped or wanted.written.origin == "site"):
+        return []
+    needed = [order for order in wanted.deployment.files if order.kind in ("copy", "overlay")]
+    return [Finding("patch", "error", "patches", each.what, each.hint) for each in unfit(needed, wanted.patches)]
+
+
+def _of_draft(here: Here, workshop: Workshop, written: Written, lacks: Severity) -> Iterator[Finding]:
+    """What a switch will refuse of a draft: one that is not there, and overrides that its config has no place for.
+
+    Where the models, or the hub's cache, are not on this machine at all, as in CI, there is nothing to look at.
+    """
+    given, site = draft_of(written.profile), here.catalog.site
+    around = (site.models if given.path else site.hf_cache) if given else None
+    if given is None or around is None or here.root is None or not is_there(workshop.place.path(around)):
+        return
+    file = workshop.draft_config(written)
+    if file is None or not is_there(file):
+        key, name = ("path", given.path) if given.path else ("hub", given.hub)
+        if given.path or given.overrides or not written.profile.boot.download:
+            where = next((need.where for need in written.profile.needs if str(name).endswith(need.what)), None)
+            what = Path(file or in_cache(str(given.hub), given.revision, workshop.place))
+            yield Finding("draft", lacks, f"speculative.draft.{key}", f"{what} does not exist",
+                          where or to_type("ls", what.parent.parent))  # fmt: skip
+        return
+    try:
+        overridden(config(file), given.overrides)
+    except Refused as error:
+        yield Finding("draft", "error", "speculative.draft.overrides", error.what, error.hint)
 
 
 def _asked(workshop: Workshop, facts: ImageFacts) -> list[ImageFacts]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import typer
 
 from b70ctl.cli.here import Here
-from b70ctl.cli.past import boot_lines, files_proof
+from b70ctl.cli.past import boot_lines, files_proof, unproven
 from b70ctl.core.history import before
 from b70ctl.core.journal import unfinished
 from b70ctl.core.release import Observed, Release, State
+from b70ctl.core.standing import down
 from b70ctl.core.window import is_open
 from b70ctl.edge.incident import hindrance, known
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
@@ -22,28 +24,56 @@ def status(here: Here, *, check: bool) -> None:
 
     With `check` the exit status is 1 when what should serve does not answer, or is out of the router's rotation.
     """
-    found, answers = _status(here)
+    found, live = _status(here)
     # while a drain is at work it takes the engine out on purpose
     comes = found["rotation"] is None or found["busy"] is not None
     should = found["serving"] is not None and not (found["stopped"] or found["drained"])
-    _show(here, found)
-    if check and should and not (answers and comes):
+    _show(here, found, live)
+    if check and should and not (live.answers and comes):
+        what, look = _fault(found, live)
+        here.console.warn(f"{what}; {look}")
         raise typer.Exit(int(Exit.FAILED))
 
 
-def _show(here: Here, found: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class Live:
+    """How Docker and the engine itself say that the recorded release stands."""
+
+    told: dict[str, Any]
+    answers: bool = False
+    down: tuple[str, str] | None = None
+    """Why its container does not run, and what starts it; None where it does, or where nobody knows."""
+
+
+def _fault(found: dict[str, Any], live: Live) -> tuple[str, str]:
+    """Why the engine does not serve as it should, and what to type."""
+    if live.down:
+        return live.down
+    if live.answers:
+        return f"{found['serving']} answers, and is out of rotation", "b70ctl restore"
+    if "engine" in live.told:
+        return f"{found['serving']} {live.told['engine']}", "b70ctl logs"
+    return f"the container of {found['serving']} is {live.told['container']}", "docker info"
+
+
+def _show(here: Here, found: dict[str, Any], live: Live) -> None:
     if here.console.json:
         here.console.data(found)
         return
     if found.get("boot"):
         found["boot"] = "; ".join(boot_lines(here.store, here.store.release(found["serving"])))
     found.pop("files", None)  # a reader has it from the boot
-    rows = [[key.replace("_", " "), _said(value)] for key, value in found.items() if value not in (None, "", [], {})]
+    if live.down and not (found["stopped"] or found["drained"] or found["busy"]):
+        what, start = live.down
+        found["engine"] = f"{what}; `b70ctl logs` tells why, `{start}` starts it, `b70ctl switch PROFILE` another"
+    named = {"serving": "not serving", "proven": "last proven"} if live.down else {}
+    rows = [[named.get(key, key).replace("_", " "), _said(value)] for key, value in found.items()
+            if value not in (None, "", [], {})]  # fmt: skip
     here.console.rows(None, rows)
 
 
-def _status(here: Here) -> tuple[dict[str, Any], bool]:
-    """What is shown, and whether the engine answers."""
+def _status(here: Here) -> tuple[dict[str, Any], Live]:
+    """What is shown, and how the engine stands."""
     from b70ctl.edge.lock import holder
 
     store, site = here.store, here.catalog.site
@@ -65,11 +95,11 @@ def _status(here: Here) -> tuple[dict[str, Any], bool]:
         found["journal"] = f"lines {', '.join(map(str, damaged))} of {store.journal_file} cannot be read"
     kept = store.releases()
     found |= _about(here, kept[state.serving]) if state.serving in kept else {}
-    live, answers = _live(here, kept.get(state.serving or ""))
-    found |= live
+    live = _live(here, kept.get(state.serving or ""))
+    found |= live.told
     found["snapshots"] = {name: of for name, of in state.snapshots.items() if not name.startswith("before-")}
     found["companions"] = list(site.companions)
-    return found, answers
+    return found, live
 
 
 def _incidents(store: Store) -> str | None:
@@ -106,31 +136,15 @@ def _about(here: Here, release: Release) -> dict[str, Any]:
         "proven": verdict.at if verdict and verdict.state == "proven" else None,
         "boot": verdict.boot if verdict else {},
         "files": files_proof(verdict),
-        "warning": _unproven(here, release),
+        "warning": unproven(here, release),
     }
 
 
-def _unproven(here: Here, release: Release) -> str | None:
-    """That the engine's kernels serve with a vLLM that they are not proven with, by the release's own table."""
-    from b70ctl.core.plugin import ACCEPT, spoken
-    from b70ctl.edge.plugin import in_release
-
-    told, vllm = release.deployment.kernels, release.deployment.vllm
-    if told is None or release.deployment.env.get(ACCEPT) != vllm:
-        return None
-    try:
-        if in_release(here.store.release_folder(release.id)).accepts(vllm, None):
-            return None
-    except B70Error:
-        pass  # a release that was damaged since is no proof either
-    return f"{spoken(told)} with vLLM {vllm}, with which nobody proved it: `{ACCEPT}` took it on"
-
-
-def _live(here: Here, release: Release | None) -> tuple[dict[str, Any], bool]:
+def _live(here: Here, release: Release | None) -> Live:
     try:
         observed = here.observe()
     except (MachineError, DaemonError) as error:
-        return {"container": f"not known: {error.what}"}, False
+        return Live({"container": f"not known: {error.what}"})
     foreign = [item for item in observed.containers if item.foreign]
     said = "has this site's name, and was not made from this directory"
     found: dict[str, Any] = {
@@ -138,15 +152,16 @@ def _live(here: Here, release: Release | None) -> tuple[dict[str, Any], bool]:
     }
     found["dark"] = _dark(here, observed)
     container = observed.of(release.id) if release else None
+    fallen = down(release.id, observed) if release else None
     if release is None or container is None:
-        return found | {"container": "none"}, False
+        return Live(found | {"container": "none"}, down=fallen)
     found["container"] = f"{container.name}: {container.state}, restart policy {container.policy}"
     if container.state == "paused":
         found["engine"] = f"answers nobody; `docker unpause {container.name}` goes on with it"
     if container.state != "running":
-        return found, False
+        return Live(found, down=fallen)
     answers = _engine(here, release)
-    return found | {"engine": answers or "does not answer /health"}, answers is not None
+    return Live(found | {"engine": answers or "does not answer /health"}, answers=answers is not None)
 
 
 def _dark(here: Here, observed: Observed) -> list[str]:

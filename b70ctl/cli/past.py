@@ -11,6 +11,7 @@ from b70ctl.core.imported import PROBE as FILES
 from b70ctl.core.journal import Op
 from b70ctl.core.release import Release, Verdict
 from b70ctl.edge.store import Store
+from b70ctl.errors import B70Error
 
 
 def history(here: Here, limit: int, *, verbose: bool) -> None:
@@ -127,3 +128,19 @@ def _boot_line(boot: BootFacts) -> list[str]:
         f"weights {boot.weights_gib} GiB" if boot.weights_gib else "",
     ]
     return [line for line in (", ".join(fact for fact in told if fact), boot.kernels_told) if line]
+
+
+def unproven(here: Here, release: Release) -> str | None:
+    """That the engine's kernels serve with a vLLM that they are not proven with, by the release's own table."""
+    from b70ctl.core.plugin import ACCEPT, spoken
+    from b70ctl.edge.plugin import in_release
+
+    told, vllm = release.deployment.kernels, release.deployment.vllm
+    if told is None or release.deployment.env.get(ACCEPT) != vllm:
+        return None
+    try:
+        if in_release(here.store.release_folder(release.id)).accepts(vllm, None):
+            return None
+    except B70Error:
+        pass  # a release that was damaged since is no proof either
+    return f"{spoken(told)} with vLLM {vllm}, with which nobody proved it: `{ACCEPT}` took it on"

@@ -1,16 +1,16 @@
-"""patches: what they are for, what they are to an image, and the bases that an owner took responsibility for."""
+"""patches: what they are for, and what they are to an image."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from difflib import unified_diff
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference, parsed_version
-from b70ctl.core.patch import Answer, Checked, Edit, Patch, by_version, edited, refuse_unless_meant_for
+from b70ctl.core.patch import Answer, Checked, Edit, Patch
 from b70ctl.core.patchcheck import by_files, by_release, unread
 from b70ctl.core.patchset import refuse_taken
 from b70ctl.core.strict import NAME
@@ -49,10 +49,14 @@ def list_(here: Here) -> None:
 
 
 def _row(here: Here, name: str, patch: Patch | B70Error) -> list[str]:
-    own = here.root is not None and (here.root / "patches" / name / "patch.yaml").is_file()
+    own = _is_own(here, name)
     if isinstance(patch, B70Error):
         return [name, "broken", "yours" if own else "", patch.what]
     return [name, patch.versions, "yours" if own else patch.status, patch.summary]
+
+
+def _is_own(here: Here, name: str) -> bool:
+    return here.root is not None and (here.root / "patches" / name / "patch.yaml").is_file()
 
 
 def _every(here: Here) -> dict[str, Patch | B70Error]:
@@ -75,7 +79,7 @@ def show(here: Here, name: str) -> None:
         here.console.data(patch.model_dump(mode="json"))
         return
     here.console.rows(None, [[f"{name}: {patch.summary}"], [""], [patch.why], [""]])
-    here.console.rows(None, _facts(patch))
+    here.console.rows(None, _facts(patch, "yours" if _is_own(here, name) else patch.status))
     for edit in patch.edits:
         here.console.text("\n".join(["", f"in {edit.file}:", *_difference(edit)]))
 
@@ -87,7 +91,7 @@ def _difference(edit: Edit) -> list[str]:
     return list(unified_diff(old, new, lineterm="", n=len(old)))[3:]
 
 
-def _facts(patch: Patch) -> list[list[str]]:
+def _facts(patch: Patch, whose: str) -> list[list[str]]:
     spans = [(word, span) for word in ("needless", "harmful") for span in getattr(patch, word)]
     told = [
         ("vLLM", patch.versions),
@@ -100,7 +104,7 @@ def _facts(patch: Patch) -> list[list[str]]:
         *(("excludes", f"{other}: {reason}") for other, reason in patch.excludes.items()),
         *(("after", other) for other in patch.after),
         *(("sets", f"{variable}={value}") for variable, value in patch.env.items()),
-        ("source", f"{patch.source} ({patch.status})"),
+        ("source", f"{patch.source} ({whose})"),
     ]
     return [list(each) for each in told]
 
@@ -113,10 +117,11 @@ def _span(span: Any) -> str:
 def check(here: Here, image: str | None, vllm: str | None) -> None:
     """What every patch is to an image or to a version: applies, needless, harmful, or unknown; with the reason."""
     if (image is None) == (vllm is None):
-        raise UsageError("give either an image or a version", hint="b70ctl patches check --image REF, or --vllm 0.30.0")
+        hint = "b70ctl patches check --image REF, or: b70ctl patches check --vllm 0.30.0"
+        raise UsageError("give either an image or a version", hint=hint)
     if vllm is not None:
         parsed_version(vllm)
-    facts = _probed(here, image) if image is not None else None
+    facts = probed(here, image) if image is not None else None
     answers = {name: _answer(here, name, patch, facts or str(vllm)) for name, patch in _every(here).items()}
     vllm = facts.vllm if facts else vllm
     if here.console.json:
@@ -136,7 +141,8 @@ def _answer(here: Here, name: str, patch: Patch | B70Error, of: ImageFacts | str
     return _as_it_lies_here(here, name, patch, found)
 
 
-def _probed(here: Here, image: str) -> ImageFacts:
+def probed(here: Here, image: str) -> ImageFacts:
+    """What an image holds, asked now with the files of every patch, and kept."""
     from b70ctl.cli.images import patch_targets
     from b70ctl.edge.imagefacts import probe_image
 
@@ -145,19 +151,35 @@ def _probed(here: Here, image: str) -> ImageFacts:
 
 
 def _by_image(here: Here, name: str, patch: Patch, facts: ImageFacts) -> Checked:
-    accepted = _lock(here).accepted().get(name, frozenset())
-    texts = {file: text for file in unread(patch, facts) if (text := _text(here, facts, file)) is not None}
+    accepted = site_lock(here).accepted().get(name, frozenset())
+    texts = {file: text for file in unread(patch, facts) if (text := text_of(here, facts, file)) is not None}
     return by_files(name, patch, facts, accepted, texts)
 
 
 def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Checked:
-    """An answer, and which script of the patch this site has not got."""
+    """An answer, and which script of the patch this site has not got; one that is not the named one applies to none."""
     folder = here.root / "patches" / name if here.root else None
-    lacking = [script for script in patch.scripts if folder and not (folder / script.file).is_file()]
-    if found.answer is not Answer.APPLIES or not lacking:
+    if folder is None or found.answer is not Answer.APPLIES:
+        return found
+    for script in patch.scripts:
+        if other := _other_than(folder / script.file, script.sha256):
+            return Checked(Answer.UNKNOWN, f"{other}, and is refused: get it from {script.where}")
+    lacking = [script for script in patch.scripts if not (folder / script.file).is_file()]
+    if not lacking:
         return found
     get = "; ".join(f"{folder}/{script.file} is not here: get it from {script.where}" for script in lacking)
     return Checked(found.answer, f"{get}; {found.reason}")
+
+
+def _other_than(file: Path, sha256: str | None) -> str | None:
+    """What is told of a file that is there and is not the one with that hash."""
+    from b70ctl.edge.carrying import read_carried
+
+    try:
+        found = hashlib.sha256(read_carried(file)).hexdigest() if sha256 else None
+    except OSError:
+        return None
+    return None if found == sha256 else f"{file} has sha256 {str(found)[:12]}…, not {str(sha256)[:12]}…"
 
 
 def new(here: Here, name: str) -> None:
@@ -180,70 +202,14 @@ def new(here: Here, name: str) -> None:
     here.console.say(f"{file} is ready to be filled in; b70ctl patches check --image REF says whether it applies")
 
 
-def _lock(here: Here) -> SiteLock:
+def site_lock(here: Here) -> SiteLock:
+    """What the site's owner decided once."""
     from b70ctl.edge.sitelock import read_lock
 
     return read_lock(here.root)
 
 
-def _text(here: Here, facts: ImageFacts, file: str) -> str | None:
+def text_of(here: Here, facts: ImageFacts, file: str) -> str | None:
+    """A file below an image's site-packages; None where it has none."""
     found: bytes | None = here.daemon.read_file(facts.id, f"{facts.site_packages}/{file}")
     return None if found is None else found.decode("utf-8", errors="surrogateescape")
-
-
-def accept(here: Here, base: str, image: str | None) -> None:
-    """Take responsibility for applying a patch to a file that it was not made for.
-
-    Refused unless an image of this machine has that very file, its version is in the patch's range, and each anchor
-    stands there exactly once.
-    """
-    from b70ctl.edge.files import now
-    from b70ctl.edge.lock import locked
-    from b70ctl.edge.sitelock import write_lock
-
-    root = here.site_root
-    name, _, digest = base.partition(":")
-    patch = here.catalog.patch(name)
-    if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise UsageError(f"`{digest}` is not a sha256 of 64 hex digits", hint="b70ctl patches check --image IMAGE")
-    if not patch.edits:
-        what = "its script finds its own places" if patch.scripts else "an overlay has one base: make it anew"
-        raise Refused(f"patch `{name}` has no base to accept: {what}", hint=f"b70ctl patches show {name}")
-    facts, file = _holder(here, name, patch, digest, image)
-    lines = _fits(here, name, patch, facts, file, digest)
-    with locked(here.store.lock_file, f"site {root}", f"patches accept {name}", now()):
-        lock = _lock(here)
-        known = lock.patches.get(name, [])
-        write_lock(root, lock.model_copy(update={"patches": lock.patches | {name: sorted({*known, digest})}}))
-    where = f"its anchor{'' if len(lines) == 1 else 's'} at line {', '.join(map(str, lines))}"
-    here.console.say(f"{name} may be applied from now on to {file} with sha256 {digest[:12]}…, as {facts.ref} has it "
-                     f"(vLLM {facts.vllm}; {where})")  # fmt: skip
-
-
-def _holder(here: Here, name: str, patch: Patch, digest: str, image: str | None) -> tuple[ImageFacts, str]:
-    """The image that has the file, and the file: the one that is named, else any that was asked before."""
-    from b70ctl.edge.imagefacts import all_kept
-
-    candidates = all_kept(here.store.folder) if image is None else [_probed(here, image)]
-    # a file may be the same in an image that the patch is for and in one where it does harm
-    for facts in sorted(candidates, key=lambda facts: not _meant_for(patch, facts)):
-        for file in sorted(patch.judged):
-            if facts.files.get(file) == digest and here.daemon.image(facts.id) is not None:
-                return facts, file
-    whose = f"image {image} has" if image is not None else "no image that was asked here has"
-    raise Refused(f"{whose} a file of patch `{name}` with sha256 {digest[:12]}…",
-                  hint="b70ctl patches check --image IMAGE, which names the hash")  # fmt: skip
-
-
-def _meant_for(patch: Patch, facts: ImageFacts) -> bool:
-    return by_version(patch, facts.vllm, facts.kernels).answer is Answer.APPLIES
-
-
-def _fits(here: Here, name: str, patch: Patch, facts: ImageFacts, file: str, digest: str) -> list[int]:
-    """The lines of the anchors; Refused where the image is not one that the patch is for."""
-    refuse_unless_meant_for(name, patch, facts)
-    text = _text(here, facts, file)
-    found = hashlib.sha256((text or "").encode("utf-8", errors="surrogateescape")).hexdigest()
-    if text is None or found != digest:
-        raise Refused(f"{file} of {facts.ref} has sha256 {found[:12]}… now", hint=f"b70ctl images probe {facts.ref}")
-    return edited(name, patch, file, text)[1]

@@ -72,7 +72,7 @@ def lint_(here: Here, names: list[str], sets: tuple[str, ...]) -> None:
     failed = False
     for name in names or [entry.name for entry in here.catalog.profiles()]:
         try:
-            remarks = findings(here, workshop, name, sets)
+            remarks = findings(here, workshop, name, sets, meant=bool(names))
         except B70Error as error:
             if len(names) == 1:
                 raise

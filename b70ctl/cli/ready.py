@@ -10,7 +10,7 @@ from b70ctl.cli.linting import refusals
 from b70ctl.core.compose import project
 from b70ctl.core.patchcheck import unknown_bases
 from b70ctl.core.preflight import faults, refusal
-from b70ctl.core.release import Observed, Release
+from b70ctl.core.release import Container, Observed, Release
 from b70ctl.core.standing import leaving
 from b70ctl.edge.preparing import Wanted
 from b70ctl.errors import B70Error, MachineError, Refused, UsageError
@@ -49,11 +49,13 @@ def namesake(here: Here, observed: Observed) -> list[B70Error]:
 def foreseen(here: Here, wanted: Wanted) -> list[B70Error]:
     """What can be told of patches without reading the image's files, which only a switch does."""
     from b70ctl.edge.filling import unfit
+    from b70ctl.edge.secretfiles import secret_files
 
     accepted = here.workshop(docker=True).lock.accepted()
     patches = wanted.patches.items()
     bases = [error for name, patch in patches for error in unknown_bases(name, patch, wanted.facts, accepted)]
-    return [*bases, *unfit(wanted.deployment.files, wanted.patches)]
+    hidden = secret_files(here.catalog.site, here.site_root)
+    return [*bases, *unfit(wanted.deployment.files, wanted.patches, hidden)]
 
 
 def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:
@@ -125,6 +127,7 @@ def can_return(change: Change, target: Release, incumbent: Release | None, obser
     """Raise unless a kept release can start again: its card may be another site's by now, its image or a file gone."""
     from b70ctl.edge.filling import damage
     from b70ctl.edge.preflight import look
+    from b70ctl.edge.startscripts import cut_short
 
     here = change.here
     deployment = target.deployment
@@ -139,8 +142,8 @@ def can_return(change: Change, target: Release, incumbent: Release | None, obser
         deployment = deployment.model_copy(update={"mounts": (), "devices": ()})
     elif damaged := damage(target, here.store.release_folder(target.id)):
         raise refusal([*damaged])
-    elif observed.of(target.id) is None:
-        _can_be_made(here, target, change.world.compose())
+    elif (there := observed.of(target.id)) is None or cut_short(target, there, here.daemon):
+        _can_be_made(here, target, change.world.compose(), there)
     host = here.workshop(docker=True).host
     stops = observed.runs(target.id) or (incumbent is not None and observed.runs(incumbent.id))
     seen = look(deployment, host, here.daemon, leaving(observed, incumbent, target), root=is_root(),
@@ -149,10 +152,10 @@ def can_return(change: Change, target: Release, incumbent: Release | None, obser
         raise refusal(found)
 
 
-def _can_be_made(here: Here, target: Release, composer: Composer) -> None:
-    """Its container has to be made anew: Compose is needed, and the project's name."""
-    name = project(here.catalog.site.name, target.id)
-    if foreign := [about["Name"].lstrip("/") for about in here.daemon.of_project(name)]:
-        raise Refused(f"container {foreign[0]} says that it is of {name}, and b70ctl did not make it",
-                      hint=f"docker rm {foreign[0]}, if you know what it is")  # fmt: skip
+def _can_be_made(here: Here, target: Release, composer: Composer, there: Container | None) -> None:
+    """Its container, or another in the place of its own, has to be made: Compose is needed, and the project's name."""
+    name, own = project(here.catalog.site.name, target.id), there.id if there else None
+    if foreign := [each["Name"].lstrip("/") for each in here.daemon.of_project(name) if each["Id"] != own]:
+        raise Refused(f"container {foreign[0]} says that it is of {name}, and b70ctl did not make it: "
+                      "remove it, if you know what it is", hint=f"docker rm {foreign[0]}")  # fmt: skip
     composer.accepts(here.store.release_folder(target.id))

@@ -141,7 +141,8 @@ def serves(here: Here, release: Release) -> None:
 def rollback(here: Here, name: str | None, *, yes: bool, dry_run: bool) -> None:
     """Go back to the release before, or to a NAME."""
     if name is not None and not name.strip():
-        raise UsageError("the name to go back to is empty", hint="b70ctl rollback, for the release before")
+        raise UsageError("the name to go back to is empty; without one it is the release before",
+                         hint="b70ctl rollback")  # fmt: skip
     if dry_run:
         show(here, _rollback_plan(here, name, expected(here)))
         return

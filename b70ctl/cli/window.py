@@ -74,8 +74,10 @@ def _refuse_nonsense(here: Here, wish: Wish) -> None:
         profiles, command = without_dashes(wish.profiles, known)
         hint = f"b70ctl window {shlex.join(profiles)} -- {shlex.join(command) or 'COMMAND'}"
         raise UsageError("there is no command to run against the profiles", hint=hint)
-    if why := cannot_run(wish.argv[0]):
-        raise MachineError(f"`{wish.argv[0]}` {why}", hint=to_type("ls", "-l", wish.argv[0]))
+    name = wish.argv[0]
+    if why := cannot_run(name):
+        look = ("ls", "-l") if "/" in name else ("command", "-v")
+        raise MachineError(f"`{name}` {why}", hint=to_type(*look, name))
 
 
 def _every(here: Here, wish: Wish, *, probe: bool) -> list[Wanted]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -34,7 +35,7 @@ SHOWN = {
     "probes": "probes",
     "boot": "boot limits",
 }
-AT_FIRST = {"image_ref": "image", "vllm": "vLLM", "served_names": "models", "cards": "cards"}
+AT_FIRST = {"image_ref": "image", "vllm": "vLLM", "kernels": "kernels", "served_names": "models", "cards": "cards"}
 """What is told of the first deployment, which is different in everything."""
 HIDDEN = {"vllm", "env", "secrets", "patches", "kernels", "contents", "cards", "groups", "probes", "boot"}
 """What is not known of such a container, so that it is no difference."""
@@ -74,12 +75,28 @@ def _told_otherwise(before: Deployment, after: Deployment) -> set[str]:
 
 
 def _overrides(before: Deployment, after: Deployment) -> list[Change]:
-    """What is changed in the draft's config, each key beside what stands there without."""
+    """What is changed in the draft's config, each key beside what stands there without; of another draft the whole."""
+    if _draft(before) != _draft(after):
+        return [Change(what="draft", before=_whole_draft(before), after=_whole_draft(after))]
     old, new = ({name: _text(value) for order in each.files for name, value in order.overrides.items()}
                 for each in (before, after))  # fmt: skip
     limit = before.draft_limit or after.draft_limit
     own = {name: _text(limit) if limit and name.endswith(LIMIT) else "its own" for name in (*old, *new)}
     return _pairs("draft", own | old, own | new)
+
+
+def _draft(deployment: Deployment) -> str | None:
+    """The draft that the engine is told to load."""
+    try:
+        told = json.loads(_flags(deployment.argv).get("--speculative-config", "{}"))
+    except ValueError:
+        return None
+    return str(told["model"]) if isinstance(told, dict) and "model" in told else None
+
+
+def _whole_draft(deployment: Deployment) -> str | None:
+    changed = [f"{name} {_text(value)}" for order in deployment.files for name, value in order.overrides.items()]
+    return " with ".join(filter(None, [_draft(deployment), ", ".join(changed)])) or None
 
 
 def _pairs(label: str, old: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[Change]:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from b70ctl.core import serving
@@ -140,11 +141,19 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[
     """
     made = dict(config)
     for name, value in overrides.items():
-        _override(made, name, name, value)
+        _override(made, name, name, value, _meant(config, name))
     return made
 
 
-def _override(inside: dict[str, Any], name: str, whole: str, value: Any) -> None:
+def _meant(config: Mapping[str, Any], name: str) -> str | None:
+    """The key that an override is about which names none."""
+    layers = {layer: config.get(layer) for layer in LAYERS}
+    nested = [f"{layer}.{key}" for layer, part in layers.items() if isinstance(part, Mapping) for key in part]
+    below = [key for key in nested if key.partition(".")[2] == name]
+    return next(iter(below or get_close_matches(name, [*config, *nested], 1, 0.85)), None)
+
+
+def _override(inside: dict[str, Any], name: str, whole: str, value: Any, meant: str | None) -> None:
     if name in inside:
         inside[name] = value
         return
@@ -154,9 +163,10 @@ def _override(inside: dict[str, Any], name: str, whole: str, value: Any) -> None
         has = ", ".join(sorted(inside)[:MOST_TOLD]) or "nothing"
         if len(inside) > MOST_TOLD:
             has += f" and {len(inside) - MOST_TOLD:,} more"
-        raise Refused(f"the draft's config has no `{whole}` to override; where `{name}` was looked for it has {has}")
+        raise Refused(f"the draft's config has no `{whole}` to override; where `{name}` was looked for it has {has}",
+                      hint=meant and f"in the profile's speculative.draft.overrides: {meant}: {value}")  # fmt: skip
     inside[first] = dict(below)
-    _override(inside[first], rest, whole, value)
+    _override(inside[first], rest, whole, value, meant)
 
 
 def lifted(overrides: Mapping[str, Any]) -> int | None:

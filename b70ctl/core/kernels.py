@@ -34,6 +34,10 @@ MOST_LINES = 2000
 TRACEBACK = "Traceback (most recent call last):"
 MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 USAGE = re.compile(r"python3? -m [\w.]+: error: (.+)")
+NO_DEVICE = re.compile(r"argument --device: (torch \S+ has no device .+)")
+"""Nobody types that argument: it is the program's own choice, and the machine that has none."""
+OF_TORCH = frozenset({"torch", "triton"})
+FOR_XPU = "a torch built for XPU, with its Triton, in the environment that is active; or leave out --here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,11 @@ class Program:
         return (python, "-m", f"{PACKAGE}.{self.name}", *self.words, *told)
 
 
-def on_one_card(deployment: Deployment) -> Deployment:
+def on_one_card(deployment: Deployment, program: str = "check") -> Deployment:
     """A deployment with the first of its cards alone; UsageError for one that has none."""
     if not deployment.card_count:
         raise UsageError(f"profile `{deployment.profile}` uses no card, and the kernels are for one",
-                         hint="b70ctl kernels check PROFILE, with a profile that has a card")  # fmt: skip
+                         hint=f"b70ctl kernels {program} PROFILE")  # fmt: skip
     first = {MASK: deployment.env[MASK].split(",")[0]} if MASK in deployment.env else {}
     changed = {"cards": deployment.cards[:1], "card_count": 1, "env": deployment.env | first}
     return deployment.model_copy(update=changed)
@@ -193,8 +197,12 @@ def trouble(program: Program, heard: Heard, code: int, image: str | None) -> B70
         return Refused(f"the image {image} has no {heard.missing}: its python3 finds no such module",
                        hint=f"b70ctl images probe {image}")  # fmt: skip
     if heard.missing:
-        way = f"pip install {heard.missing}, in the environment that is active; or leave out --here"
+        own = f"pip install {heard.missing}, in the environment that is active; or leave out --here"
+        way = FOR_XPU if heard.missing in OF_TORCH else own
         return MachineError(f"the Python here has no {heard.missing}", hint=way)
+    if lacks := NO_DEVICE.search(heard.last):
+        return MachineError(f"{lacks[1]}, in the image {image}" if image else f"the Python here: {lacks[1]}",
+                            hint="b70ctl doctor" if image else FOR_XPU)  # fmt: skip
     if told := USAGE.search(heard.last):
         return UsageError(told[1])
     if heard.broken:

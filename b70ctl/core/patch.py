@@ -221,7 +221,7 @@ def edited(name: str, patch: Patch, file: str, base: str) -> tuple[str, list[int
             where = f", at lines {' and '.join(map(str, lines))}" if lines else ""
             raise Refused(
                 f"patch `{name}` does not apply: its anchor stands in {file} {len(lines)} times{where}, not once",
-                hint=f"b70ctl patches show {name}, for the lines that it looks for",
+                hint=f"b70ctl patches show {name}",
             )
         text, places = text.replace(edit.old, edit.new), [*places, *lines]
     return text, places

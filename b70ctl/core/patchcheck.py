@@ -99,8 +99,8 @@ def _unknown_base(name: str, patch: Patch, file: str, digest: str, image: str) -
         return Refused(f"patch `{name}` changes {file}, which the image does not have")
     if patch.overlays:
         return other_base(name, file, digest)
-    return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…)",
-                   hint=f"b70ctl patches accept {name}:{digest} --image {image}, if its anchor is there")  # fmt: skip
+    return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…), which can be accepted if its "
+                   "anchor is there", hint=f"b70ctl patches accept {name}:{digest} --image {image}")  # fmt: skip
 
 
 def other_base(name: str, file: str, digest: str) -> Refused:

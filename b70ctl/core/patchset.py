@@ -27,7 +27,7 @@ def refuse_taken(name: str, *, hint: str) -> None:
 def orders(names: Sequence[str], place: Place, facts: ImageFacts, patches: Mapping[str, Patch]) -> list[Order]:
     """Every file that the release must bring for them; Refused for patches that must not meet."""
     for name in names:
-        refuse_taken(name, hint=f"{to_type('mv', f'patches/{name}', f'patches/my-{name}')}, and so in the profile")
+        refuse_taken(name, hint=to_type("mv", f"patches/{name}", f"patches/my-{name}"))
     for quarrel in quarrels({name: patches[name] for name in names}):
         raise quarrel
     found: list[Order] = []

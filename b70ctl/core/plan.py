@@ -223,6 +223,11 @@ def way_back(plan: Plan, begun: int) -> tuple[Step, ...]:
     return tuple(step for step in plan.undo if _is_needed(step, taken))
 
 
+def discarded(plan: Plan) -> set[str]:
+    """The releases whose container goes, and whose log stays with them, where they fail."""
+    return {step.subject for step in plan.undo if step.verb is Verb.DISCARD}
+
+
 def _is_needed(back: Step, taken: tuple[Step, ...]) -> bool:
     if back.verb is Verb.DISCARD:
         own = [step.verb for step in taken if step.subject == back.subject]

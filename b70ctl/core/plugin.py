@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,6 +48,8 @@ class Kernels:
     """Whether its backend verifies drafts inside full graphs."""
     table: str | None = None
     """The site's own tile sizes, a file of this host."""
+    tuned_on: str | None = None
+    """The device that they were measured on."""
     rivals: tuple[str, ...] = ()
     """Other packages of the same name that the profile mounts where Python looks for them."""
     archives: tuple[str, ...] = ()
@@ -60,6 +63,16 @@ class Kernels:
     def accepts(self, vllm: str, unproven: str | None) -> bool:
         """Whether the plugin will be used with a version, by its own rule: proven, or taken on by a person."""
         return vllm.partition("+")[0] in self.proven or vllm == unproven
+
+
+def device_of(table: bytes | None) -> str | None:
+    """The device that a table of tile sizes was measured on; None where it says nothing of it."""
+    try:
+        found = json.loads(table or b"")
+    except (ValueError, RecursionError):
+        return None
+    device = found.get("device") if isinstance(found, dict) else None
+    return device if isinstance(device, str) else None
 
 
 def label(name: str, digest: str) -> str:
@@ -142,7 +155,7 @@ def refuse_bad_table(path: str, content: bytes) -> None:
     """Raise for a table of tile sizes at which the kernels would stop the engine."""
     if why := fault(content):
         raise Refused(f"{path} is no table of tile sizes, and `kernels: b70` would carry it to the engine: {why}",
-                      hint=f"{to_type('rm', path)}, or write it anew: b70ctl kernels tune")  # fmt: skip
+                      hint=f"{to_type('rm', path)}, or: b70ctl kernels tune")  # fmt: skip
 
 
 # --- what a release carries -------------------------------------------------------------------------------------------

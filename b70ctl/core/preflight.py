@@ -83,7 +83,7 @@ def cramped(rooms: Iterable[Room], need: int = ROOM_FOR_RECORDS) -> list[B70Erro
 def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Error:
     what, folder = f"{path} does not exist", path.removesuffix("/config.json")
     if path in (source for source, _ in deployment.devices):
-        return MachineError(what, hint="ls -l /dev/dri/by-path, and `dri` in site.yaml")
+        return MachineError(f"{what}, and `dri` in site.yaml names it", hint="ls -l /dev/dri/by-path")
     where = next((where for name, where in wheres.items() if folder.endswith(name)), None)
     return Refused(what, hint=where or to_type("ls", path.rpartition("/")[0] or "/"))
 

@@ -40,9 +40,9 @@ def refuse_status(request: Request) -> None:
         raise UsageError(f"`--allow-status {request.allow_status}`: there are {', '.join(Status)}")
     if profile.status is Status.REJECTED and request.allow_status != profile.status:
         raise Refused(
-            f"profile `{request.name}` is rejected: {profile.status_reason}",
-            hint=f"--allow-status rejected, if you want to see it fail yourself: b70ctl switch {request.name} "
-            "--allow-status rejected",
+            f"profile `{request.name}` is rejected: {profile.status_reason}; "
+            "`--allow-status` is for who wants to see it fail",
+            hint=f"b70ctl switch {request.name} --allow-status rejected",
         )
 
 
@@ -150,8 +150,9 @@ def _groups(site: Site, host: Host) -> tuple[int, ...]:
         return tuple(site.gids)
     if not host.gids:
         raise MachineError(
-            f"no render node below {site.dri}, so the group that may open it is not known",
-            hint="b70ctl doctor; or, where no card is meant to be, as in CI, in site.yaml: gids: [992]",
+            f"no render node below {site.dri}, so the group that may open it is not known; "
+            "where no card is meant to be, as in CI, site.yaml says `gids: [992]`",
+            hint="b70ctl doctor",
         )
     return host.gids
 

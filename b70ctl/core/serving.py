@@ -18,12 +18,29 @@ MODELS = "/models"
 HF_CACHE = "/root/.cache/huggingface"
 CACHE = "/var/cache/b70ctl"
 SCRIPTS = "/opt/b70ctl/start"
+DONE = "/opt/b70ctl/done"
+"""Where a container keeps which start scripts have come to their end in it: a file each, named by its sha256."""
 SHUTDOWN_TIMEOUT = 30
 """Seconds in which vLLM finishes running requests after SIGTERM; its own default is 0, or 5 on XPU from 0.25.1."""
 
 OURS = frozenset({"HF_HUB_OFFLINE", "PYTHONPATH", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS",
                   "ZE_AFFINITY_MASK"})  # fmt: skip
 """Variables that `environment` sets or puts together."""
+
+RUN_ONCE = f"""\
+set -e
+run_once() {{
+  sum=$(sha256sum < "$1")
+  mark={DONE}/${{sum%% *}}
+  if [ -e "$mark" ]; then
+    echo "b70ctl: $1 was run in this container before"
+    return
+  fi
+  python3 "$1"
+  mkdir -p {DONE}
+  : > "$mark"
+}}"""
+"""What runs a start script where it has not come to its end in this container; one that fails stops the start."""
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
@@ -146,10 +163,11 @@ def entrypoint(facts: ImageFacts, scripts: Sequence[str]) -> tuple[str, ...]:
 
     The image's own entrypoint is never relied on: three families of images differ in it. oneAPI's variables are set
     where the image's entrypoint would have set them, and start scripts run under `set -e`, so that one that fails
-    stops the start.
+    stops the start. They edit the container itself, which is started more than once: what they did is still there
+    then, and many would stop the start where they find no more to edit.
     """
     lines = []
     if sources_setvars(facts):
         lines.append("source /opt/intel/oneapi/setvars.sh --force")
-    lines += ["set -e", *(f"python3 {shlex.quote(script)}" for script in scripts)] if scripts else []
+    lines += [RUN_ONCE, *(f"run_once {shlex.quote(script)}" for script in scripts)] if scripts else []
     return ("/bin/bash", "-c", "\n".join([*lines, 'exec "$@"']), "--") if lines else ()

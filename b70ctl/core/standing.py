@@ -18,6 +18,19 @@ def resting(state: State) -> str | None:
     return None if state.serving else "nothing serves at this site"
 
 
+def down(release: str, observed: Observed) -> tuple[str, str] | None:
+    """Why a release cannot serve, as its container shows, and what starts it; None where its container is up."""
+    container = observed.of(release)
+    if container is None:
+        return f"the container of {release} is gone", "b70ctl start"
+    if container.state in ("running", "paused"):
+        return None
+    if container.state == "restarting":
+        again = f"{release} ends over and over, with exit {container.exit_code}, and Docker starts it again"
+        return again, "b70ctl restart"
+    return f"{release} has ended, with exit {container.exit_code}", "b70ctl start"
+
+
 def incumbent(state: State, observed: Observed) -> str | None:
     """The release that runs: the recorded one, else whichever of ours does."""
     if observed.runs(state.serving):

@@ -50,6 +50,12 @@ def _twice(rows: Sequence[Mapping[str, Any]]) -> str | None:
     return None if again is None else f"row {again + 1}: it is of {', '.join(keys[again])}, as a row before it is"
 
 
+def has_rows(text: str | None) -> bool:
+    """Whether a program measured anything before it ended."""
+    found = _table(text) if text else None
+    return bool(found and found["rows"])
+
+
 def merged(before: str | None, after: str) -> str:
     """A new table, with the rows of the one before that it does not measure anew, where both are of one device.
 

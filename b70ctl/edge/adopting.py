@@ -22,6 +22,7 @@ from b70ctl.edge.ports import published
 from b70ctl.errors import EngineError, Refused
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+ALONE = "; once it has stopped, switch without --adopt"
 
 
 def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command: str, keys: dict[str, str]) -> Release:
@@ -32,15 +33,15 @@ def adopted_release(daemon: Daemon, name: str, site: Site, number: int, command:
     owner = (about["Config"].get("Labels") or {}).get(f"{LABEL}.site")
     if owner is not None:
         raise Refused(f"container `{name}` is the engine of site `{owner}`, not one that was made by hand",
-                      hint="b70ctl --site DIR stop, with that site's directory")  # fmt: skip
+                      hint="b70ctl --site DIR stop")  # fmt: skip
     if about["State"]["Status"] == "paused":
         raise Refused(f"container `{name}` is paused, so it cannot show that it answers", hint=f"docker unpause {name}")
     if about["State"]["Status"] != "running":
         raise Refused(f"container `{name}` is {about['State']['Status']}, so there is nothing to adopt",
-                      hint=f"docker rm {name}, or docker start {name}")  # fmt: skip
+                      hint=f"docker rm {name}, or: docker start {name}")  # fmt: skip
     if about["HostConfig"].get("AutoRemove"):
-        raise Refused(f"container `{name}` is removed when it stops (--rm), so it cannot be the way back",
-                      hint=f"docker stop {name}, and switch without --adopt")  # fmt: skip
+        raise Refused(f"container `{name}` is removed when it stops (--rm), so it cannot be the way back{ALONE}",
+                      hint=f"docker stop {name}")  # fmt: skip
     address = _address(about, site)
     served, length = _speaks(name, Endpoint(address.url, keys.get(API_KEY)))
     deployment = _deployment(about, site, address, served, length, _identity(daemon, about), keys.values())
@@ -83,8 +84,9 @@ def _address(about: dict[str, Any], site: Site) -> Address:
     if len(found) == 1:
         return Address(bind=site.bind, port=found.pop())
     name = about["Name"].lstrip("/")
-    raise Refused(f"container `{name}` publishes {sorted(found) or 'no port'}, and the site's port is {site.port}",
-                  hint=f"docker stop {name}, and switch without --adopt")  # fmt: skip
+    ports = sorted(found) or "no port"
+    raise Refused(f"container `{name}` publishes {ports}, and the site's port is {site.port}{ALONE}",
+                  hint=f"docker stop {name}")  # fmt: skip
 
 
 def _speaks(name: str, endpoint: Endpoint) -> tuple[tuple[str, ...], int | None]:
@@ -92,10 +94,10 @@ def _speaks(name: str, endpoint: Endpoint) -> tuple[tuple[str, ...], int | None]
         served = endpoint.models()
         length = endpoint.max_model_len(served[0]) if served else None
     except EngineError as error:
-        raise Refused(f"container `{name}` does not answer, so it cannot be the way back: {error.what}",
-                      hint=f"docker stop {name}, and switch without --adopt") from error  # fmt: skip
+        raise Refused(f"container `{name}` does not answer, so it cannot be the way back: {error.what}{ALONE}",
+                      hint=f"docker stop {name}") from error  # fmt: skip
     if not served:
-        raise Refused(f"container `{name}` serves no model", hint=f"docker stop {name}, and switch without --adopt")
+        raise Refused(f"container `{name}` serves no model{ALONE}", hint=f"docker stop {name}")
     return served, length
 
 

@@ -41,3 +41,9 @@ def file_in(archive: bytes) -> bytes | None:
         member = opened.next()
         file = opened.extractfile(member) if member and member.isfile() else None
         return file.read() if file else None
+
+
+def names_in(archive: bytes) -> frozenset[str]:
+    """Names of the files in an archive of a folder, as Docker sends it."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        return frozenset(member.name.rpartition("/")[2] for member in opened if member.isfile())

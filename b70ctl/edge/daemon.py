@@ -65,14 +65,8 @@ class Daemon:
         return Observed(containers=tuple(item for item in found if item))
 
     def _container(self, container: str, releases: Mapping[str, Release]) -> Container | None:
-        try:
-            with speaking("inspecting a container"):
-                about = self.client.api.inspect_container(container)
-        except DaemonError as error:
-            if isinstance(error.__cause__, NotFound):
-                return None
-            raise
-        return as_container(about, releases)
+        about = self.inspect(container)
+        return as_container(about, releases) if about else None
 
     def root(self) -> Path | None:
         """Where the daemon keeps everything, where that is a folder of this host."""
@@ -107,6 +101,14 @@ class Daemon:
             rows = self.client.api.containers(all=True, filters={"label": f"{PROJECT_LABEL}={project}"})
         return [about for row in rows if (about := self.inspect(row["Id"]))]
 
+    def archive(self, container: str, path: str) -> bytes | None:
+        """A file or a folder of a container, running or not, as a tar; None when it is not there."""
+        with speaking(f"reading {path}"):
+            try:
+                return b"".join(self.client.api.get_archive(container, path)[0])
+            except NotFound:
+                return None
+
     # -- what is done -------------------------------------------------------------------------------------------------
 
     def start(self, container: str) -> None:
@@ -140,10 +142,10 @@ class Daemon:
             else:
                 return
 
-    def logs(self, container: str, tail: int | str = "all") -> str:
+    def logs(self, container: str, tail: int | str = "all", since: float | None = None) -> str:
         """What a container wrote, both streams."""
         with speaking("reading the log"):
-            raw: bytes = self.client.api.logs(container, stdout=True, stderr=True, tail=tail)
+            raw: bytes = self.client.api.logs(container, stdout=True, stderr=True, tail=tail, since=since)
         return raw.decode("utf-8", errors="replace")
 
     def follow(self, container: str, since: float | None = None, tail: int | str = "all") -> Iterator[bytes]:
@@ -240,8 +242,5 @@ class Daemon:
     def read_file(self, image: str, path: str) -> bytes | None:
         """One file out of an image, without starting it; None when it is not there."""
         with short_lived(self, f"reading {path} from {image}", image, entrypoint=["/bin/true"]) as made:
-            try:
-                chunks, _ = self.client.api.get_archive(made, path)
-            except NotFound:
-                return None
-            return file_in(b"".join(chunks))
+            found = self.archive(made, path)
+            return file_in(found) if found else None

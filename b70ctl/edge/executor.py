@@ -7,13 +7,13 @@ import time
 from typing import Any
 
 from b70ctl.core.journal import Event
-from b70ctl.core.plan import Plan, Step, Verb, way_back
+from b70ctl.core.plan import Plan, Step, Verb, discarded, way_back
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
 from b70ctl.core.window import After, after_failure, in_hand, later
 from b70ctl.edge.signals import Interrupts
 from b70ctl.edge.steps import take
 from b70ctl.edge.store import Journal
-from b70ctl.edge.wayback import losses, tolerant, walk_back, why_of
+from b70ctl.edge.wayback import losses, note_log, tolerant, walk_back, why_of
 from b70ctl.edge.world import World
 from b70ctl.errors import B70Error, Interrupted, RolledBack, Unpatched
 
@@ -123,6 +123,8 @@ def _fail(
     interrupts.begin_undo()
     with tolerant(world):
         book.write(Event.FAILED, what=why)
+    if failed and not isinstance(error, Interrupted) and failed not in discarded(plan):
+        note_log(failed, world)
     restored = walk_back(steps, world, book, why)
     if world.unrecorded:
         later = "; `b70ctl recover` does it once that can be done" if world.store.folder.is_dir() else ""

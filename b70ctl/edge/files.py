@@ -138,6 +138,15 @@ def read_text(path: Path) -> str | None:
         raise MachineError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def is_there(path: Path | str) -> bool:
+    """Whether something lies there; what cannot be looked at does not."""
+    try:
+        Path(path).stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def read_bytes(path: Path, most: int = -1) -> bytes:
     """A file's bytes, of a longer one the first `most`; OSError for what is no file."""
     with os.fdopen(open_regular(path), "rb") as file:

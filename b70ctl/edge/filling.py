@@ -20,6 +20,7 @@ from b70ctl.edge import draft, plugin
 from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
 from b70ctl.edge.files import replace, unwritable
 from b70ctl.edge.places import STATE
+from b70ctl.edge.secretfiles import Inode, refuse_secret
 from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import B70Error, Refused, to_type
 
@@ -43,19 +44,23 @@ class Prepared:
 
 
 def contents(
-    deployment: Deployment, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage
+    deployment: Deployment, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage,
+    hidden: Mapping[Inode, str] = {},
 ) -> dict[str, bytes]:  # fmt: skip
-    """What each file of the release must hold; Refused when a patch does not apply or a source is not as named."""
+    """What each file of the release must hold; Refused when a patch does not apply or a source is not as named.
+
+    No file of this host that is `hidden` is among them.
+    """
     found: dict[str, bytes] = {}
     for order in deployment.files:
         if order.kind == "tree":
-            more = _tree(order)
+            more = _tree(order, hidden)
         elif order.kind == "plugin":
             more = plugin.contents(order, deployment.kernels)
         elif order.kind == "draft-config":
             more = {order.to: draft.changed(order, deployment.mounts)}
         else:
-            more = {order.to: _content(order, patches, accepted, read)}
+            more = {order.to: _content(order, patches, accepted, read, hidden)}
         _refuse_one_place(found, more)
         found |= more
     return found
@@ -70,15 +75,17 @@ def _refuse_one_place(before: Mapping[str, bytes], more: Mapping[str, bytes]) ->
                           hint="give the patch, or the mounted file, another name")  # fmt: skip
 
 
-def unfit(orders: Iterable[Order], patches: Mapping[str, Patch]) -> list[B70Error]:
-    """What of this host's own files cannot be copied into a release: not there, or not what a patch names."""
+def unfit(
+    orders: Iterable[Order], patches: Mapping[str, Patch], hidden: Mapping[Inode, str] = {}
+) -> list[B70Error]:  # fmt: skip
+    """What of this host's own files cannot be copied into a release: not there, `hidden`, not what a patch names."""
     found: list[B70Error] = []
     for order in orders:
         try:
             if order.kind == "tree":
-                _tree(order)
+                _tree(order, hidden)
             elif order.kind in ("copy", "overlay"):
-                _copied(order, patches)
+                _copied(order, patches, hidden)
         except Refused as error:
             found.append(error)
     return found
@@ -99,7 +106,7 @@ def fingerprints(deployment: Deployment, secrets: Mapping[str, str], salt: str) 
 
 def _fingerprint(order: Order) -> str:
     try:
-        files = _tree(order) if order.kind == "tree" else {order.to: read_carried(Path(order.source))}
+        files = _tree(order, {}) if order.kind == "tree" else {order.to: read_carried(Path(order.source))}
     except (OSError, Refused):
         return "absent"
     digest = hashlib.sha256()
@@ -108,7 +115,7 @@ def _fingerprint(order: Order) -> str:
     return digest.hexdigest()[:16]
 
 
-def _tree(order: Order) -> dict[str, bytes]:
+def _tree(order: Order, hidden: Mapping[Inode, str]) -> dict[str, bytes]:
     """A file or a folder of the site, as the release carries it."""
     source = Path(order.source)
     if STATE in (*source.parts, *os.path.realpath(source).split("/")) or os.path.lexists(source / STATE):
@@ -120,6 +127,8 @@ def _tree(order: Order) -> dict[str, bytes]:
         if not paths or size > MOST_CARRIED:
             what = f"holds {size:,} bytes; {MOST_CARRIED:,} at most are copied into a release" if paths else "is empty"
             raise Refused(f"{source} {what}", hint=f"write an absolute path to mount it as it is: {source}")
+        for path in paths.values():
+            refuse_secret(path, hidden)
         return {name: read_carried(path) for name, path in paths.items()}
     except OSError as error:
         raise Refused(f"{source} cannot be read: {_why(error)}") from error
@@ -131,7 +140,8 @@ def _inside(folder: Path, to: str) -> dict[str, Path]:
 
 
 def _content(
-    order: Order, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage
+    order: Order, patches: Mapping[str, Patch], accepted: Mapping[str, frozenset[str]], read: ReadImage,
+    hidden: Mapping[Inode, str],
 ) -> bytes:  # fmt: skip
     if order.kind == "patched":
         base = read(order.target)
@@ -142,7 +152,7 @@ def _content(
         return made.encode("utf-8", errors="surrogateescape")
     if order.kind == "overlay":
         _refuse_other_base(order, patches[order.name], read)
-    return _copied(order, patches)
+    return _copied(order, patches, hidden)
 
 
 def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
@@ -155,7 +165,8 @@ def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
         raise other_base(order.name, overlay.file, digest)
 
 
-def _copied(order: Order, patches: Mapping[str, Patch]) -> bytes:
+def _copied(order: Order, patches: Mapping[str, Patch], hidden: Mapping[Inode, str]) -> bytes:
+    refuse_secret(Path(order.source), hidden)
     try:
         content = read_carried(Path(order.source))
     except OSError as error:
@@ -208,7 +219,7 @@ def damage(release: Release, folder: Path) -> list[Refused]:
                 continue
             what = (f"{folder / name} was changed since release {release.id} was written: sha256 {digest[:12]}…, "
                     f"not {wanted[:12]}…")  # fmt: skip
-        found.append(Refused(what, hint=f"b70ctl switch {release.profile}, which writes a new release"))
+        found.append(Refused(what, hint=f"b70ctl switch {release.profile}"))
     return found
 
 
@@ -216,7 +227,7 @@ def _refuse_outside(name: str) -> None:
     """Raise for a file that would not lie in the release, whoever named it."""
     if name.startswith("/") or ".." in name.split("/") or "\0" in name:
         raise Refused(f"{name!r} is no place in a release, and nothing is written outside of it",
-                      hint="b70ctl profiles lint PROFILE, and look at the names of its patches and mounts")  # fmt: skip
+                      hint="b70ctl profiles lint PROFILE")  # fmt: skip
 
 
 def _why(error: Exception) -> str:

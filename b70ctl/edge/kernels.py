@@ -57,8 +57,8 @@ def _is_folder(path: Path) -> bool:
         why = "it is a link to what is not there"
     except OSError as error:
         why = str(error.strerror)
-    raise Refused(f"the site's own kernels cannot be read at {path}: {why}; the shipped ones do not step in for them",
-                  hint=f"{to_type('ls', '-ld', path)}; once it is gone, the shipped ones are used")  # fmt: skip
+    raise Refused(f"the site's own kernels cannot be read at {path}: {why}; the shipped ones step in once it is gone",
+                  hint=to_type("ls", "-ld", path))  # fmt: skip
 
 
 def carried(package: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from b70ctl.core.deployment import Order
 from b70ctl.core.kernels import PACKAGE, TABLE
-from b70ctl.core.plugin import Kernels, is_ours, label, read_kernels, refuse_bad_table
+from b70ctl.core.plugin import Kernels, device_of, is_ours, label, read_kernels, refuse_bad_table
 from b70ctl.edge.carrying import read_carried
 from b70ctl.edge.kernels import carried, digest_of, find
 from b70ctl.errors import Refused, to_type
@@ -20,7 +20,8 @@ def described(root: Path | None) -> Kernels:
     package, origin = find(root)
     files = carried(package)
     found = read_kernels(str(package), origin, files, digest_of(files))
-    return replace(found, table=site_table(root))
+    table = site_table(root)
+    return replace(found, table=table, tuned_on=device_of(_table(Path(table))) if table else None)
 
 
 def in_release(folder: Path) -> Kernels:
@@ -46,9 +47,9 @@ def _table(path: Path) -> bytes | None:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path.is_symlink():
             return None
-        raise Refused(f"{path}, which `kernels: b70` would carry to the engine, cannot be read: {error.strerror}",
-                      hint=f"{to_type('ls', '-l', path)}; without it the shipped tile sizes are used",
-                      ) from error  # fmt: skip
+        raise Refused(f"{path}, which `kernels: b70` would carry to the engine, cannot be read: {error.strerror}; "
+                      "without it the shipped tile sizes are used",
+                      hint=to_type("ls", "-l", path)) from error  # fmt: skip
 
 
 def table_text(path: Path) -> str | None:

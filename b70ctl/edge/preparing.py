@@ -127,11 +127,16 @@ class Workshop:
 
     def reach(self, written: Written) -> Reach:
         """How far a profile's draft reaches, where its config is on this host."""
+        file = self.draft_config(written)
+        return draft.reach(file) if file else Reach()
+
+    def draft_config(self, written: Written) -> Path | None:
+        """Where the config of a profile's draft is on this host, or would be; None where nothing says so."""
         found, site = draft_of(written.profile), self.catalog.site
         if found is None or (site.models if found.path else site.hf_cache) is None:
-            return Reach()
+            return None
         file = config_file(found, self.place_of(written))
-        return draft.reach(Path(file)) if file else Reach()
+        return Path(file) if file else None
 
     def facts(self, written: Written, patches: dict[str, Patch], *, probe: bool) -> ImageFacts:
         """What is known of the profile's image: from itself, else the catalog, else what the profile expects."""
@@ -190,8 +195,9 @@ class Workshop:
             deployment=deployment,
         )
         files = filling.contents(
-            deployment, wanted.patches, self.lock.accepted(), lambda path: daemon.read_file(image_id, path)
-        )
+            deployment, wanted.patches, self.lock.accepted(), lambda path: daemon.read_file(image_id, path),
+            secretfiles.secret_files(self.catalog.site, self.catalog.root),
+        )  # fmt: skip
         hidden = secretfiles.read_secrets(self.catalog.site, self.catalog.root)
         text = self.text(deployment, release.id, release.key, str(self.catalog.root))
         release = release.model_copy(update={"contents": filling.hashes(files, text)})

@@ -191,7 +191,7 @@ def program(name: str) -> str | None:
 def cannot_run(name: str, folder: Path = Path()) -> str | None:
     """Why a program would not start in a folder, None where nothing is known against it."""
     # a name without a slash is looked for along PATH, any other from the folder
-    found = program(str(folder / name) if "/" in name else name)
+    found = program(str((folder / name).absolute()) if "/" in name else name)
     if found is None:
         return "is not a program that can be run from here"
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from b70ctl.core.compose import SECRETS_FILE
@@ -11,10 +12,13 @@ from b70ctl.core.release import Release
 from b70ctl.core.site import API_KEY, Secret, Site
 from b70ctl.edge.files import read_bytes
 from b70ctl.edge.places import STATE, expanded
-from b70ctl.errors import Refused, UsageError
+from b70ctl.errors import Refused, UsageError, to_type
 
 MOST_SECRET = 16_384
 """Bytes of one secret; a header of more than that is refused on its way."""
+
+Inode = tuple[int, int]
+"""A file's device and number on it."""
 
 
 def read_secrets(site: Site, root: Path) -> dict[str, str]:
@@ -35,6 +39,30 @@ def secret_places(site: Site, root: Path) -> dict[str, frozenset[str]]:
     """Where on this host secrets lie: the files that are named in site.yaml, and our own memory, which has copies."""
     named = {f"secrets.{name}": root / expanded(secret.file) for name, secret in site.secrets.items() if secret.file}
     return {what: names_of(path) for what, path in {**named, "the site's own memory": root / STATE}.items()}
+
+
+def secret_files(site: Site, root: Path) -> dict[Inode, str]:
+    """Whose secret lies in a file, by what is the same under each of its names, a hard link among them."""
+    named = [("a release's secrets", path) for path in (root / STATE / "releases").glob(f"*/{SECRETS_FILE}")]
+    named += [(f"secrets.{name}", root / expanded(each.file)) for name, each in site.secrets.items() if each.file]
+    found: dict[Inode, str] = {}
+    for what, path in named:
+        with contextlib.suppress(OSError):  # one that cannot be read is told elsewhere
+            found[_inode(path)] = what
+    return found
+
+
+def refuse_secret(path: Path, hidden: Mapping[Inode, str]) -> None:
+    """Raise for a file in which a secret lies, whatever it is called here: its copy would be for everybody to read."""
+    with contextlib.suppress(OSError):
+        if what := hidden.get(_inode(path)):
+            raise Refused(f"{path} is the file of {what} by another name, and would be copied into the release",
+                          hint=to_type("ls", "-li", path))  # fmt: skip
+
+
+def _inode(path: Path) -> Inode:
+    about = path.stat()
+    return about.st_dev, about.st_ino
 
 
 def names_of(path: Path) -> frozenset[str]:

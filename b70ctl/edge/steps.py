@@ -18,9 +18,10 @@ from b70ctl.edge.files import now
 from b70ctl.edge.forgetting import forget
 from b70ctl.edge.imported import prove_files
 from b70ctl.edge.proving import prove
+from b70ctl.edge.startscripts import cut_short
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG
 from b70ctl.edge.world import World, image_tag
-from b70ctl.errors import B70Error, DaemonError, EngineError, Refused
+from b70ctl.errors import B70Error, DaemonError, EngineError, MachineError, Refused
 
 LOG_LINES = 5000
 """Lines of an engine's log that stay with its release."""
@@ -78,6 +79,12 @@ def _start(step: Step, world: World) -> None:
             world.daemon.stop(container.id, release.deployment.stop_grace)
         world.leaving.discard(release.id)
         container = world.container(release.id)
+    if container is not None and cut_short(release, container, world.daemon):
+        # a fresh one is made of the same release; a full disk keeps the log, not the way back
+        with contextlib.suppress(DaemonError, MachineError):
+            world.store.keep_log(release.id, PROVEN_LOG, world.daemon.logs(container.id, LOG_LINES))
+        world.daemon.remove(container.id)
+        container = None
     if container is not None:
         if container.state != "running":
             world.daemon.start(container.id)
@@ -86,8 +93,8 @@ def _start(step: Step, world: World) -> None:
         raise EngineError(f"the adopted container {release.profile} was removed, so it cannot be started again")
     project = compose.project(world.site.name, release.id)
     if foreign := [about["Name"].lstrip("/") for about in world.daemon.of_project(project)]:
-        raise Refused(f"container {foreign[0]} says that it is of {project}, and b70ctl did not make it",
-                      hint=f"docker rm {foreign[0]}, if you know what it is")  # fmt: skip
+        raise Refused(f"container {foreign[0]} says that it is of {project}, and b70ctl did not make it: "
+                      "remove it, if you know what it is", hint=f"docker rm {foreign[0]}")  # fmt: skip
     world.daemon.ensure_network(release.deployment.network, world.site.name)
     world.daemon.ensure_volume(release.deployment.cache_volume, world.site.name)
     world.compose().up(world.store.release_folder(release.id))

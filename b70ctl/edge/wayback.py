@@ -10,7 +10,8 @@ from b70ctl.core.journal import Event
 from b70ctl.core.losses import lost_words
 from b70ctl.core.plan import Step, Verb
 from b70ctl.core.progress import Note, StepBegun, StepDone, StepFailed
-from b70ctl.edge.steps import take
+from b70ctl.edge.files import moment
+from b70ctl.edge.steps import LOG_LINES, take
 from b70ctl.edge.store import Journal
 from b70ctl.edge.world import World
 from b70ctl.errors import B70Error, DaemonAway, Interrupted, MachineError, Unproven
@@ -18,6 +19,8 @@ from b70ctl.errors import B70Error, DaemonAway, Interrupted, MachineError, Unpro
 DAEMON_PATIENCE = 90.0
 RECORDED = (Verb.DISCARD, Verb.NAME, Verb.PROBE, Verb.SERVE, Verb.ADMIT, Verb.DRAINED)
 """Steps whose last act is to write down what they did."""
+PROVING = (Verb.START, Verb.AWAIT, Verb.PROBE)
+"""Steps of which an engine's log may tell why they failed."""
 ENDED = ("created", "exited", "dead", "removing")
 """How Docker calls a container that holds neither card nor port."""
 
@@ -63,13 +66,15 @@ def _undo(step: Step, world: World, book: Journal, first: str) -> None:
         if step.verb is Verb.DISCARD:
             _set_aside(step.subject, world, first, error)
             return
+        if step.verb in PROVING:
+            note_log(step.subject, world)
         if step.verb is Verb.COMPANIONS:
             return  # the engine serves again, and is not less proven because something beside it is missing
         with tolerant(world):
             book.write(Event.END, result="unproven", what="; ".join([first + why_of(error), *losses(world)]))
         if step.verb is Verb.ADMIT:
             raise Unproven(f"{first}{step.subject} serves, and may be out of rotation: {why_of(error)}",
-                           hint="b70ctl restore, which asks the router once more") from error  # fmt: skip
+                           hint="b70ctl restore") from error  # fmt: skip
         logs = f"b70ctl logs {step.subject}" if world.store.folder.is_dir() else "docker ps --all"
         raise Unproven(f"{first}{step.subject} could not be brought back: `{step.verb}` failed: {why_of(error)}",
                        hint=logs) from error  # fmt: skip
@@ -92,6 +97,15 @@ def _set_aside(release: str, world: World, first: str, error: Exception) -> None
         f"{first}{release} could not be taken away, so nothing was started beside it: {why_of(error)}",
         hint=f"docker rm --force {name}; b70ctl recover" if name else "b70ctl recover",
     ) from error
+
+
+def note_log(release: str, world: World) -> None:
+    """Remember what an engine that failed has written since it was started, before another start writes on."""
+    with _despite():
+        container = world.container(release)
+        if container is not None:
+            since = moment(f"{container.started[:19]}Z")
+            world.said[release] = world.daemon.logs(container.id, LOG_LINES, since)
 
 
 @contextlib.contextmanager

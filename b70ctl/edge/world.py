@@ -66,6 +66,8 @@ class World:
     begun: dict[str, float] = field(default_factory=dict)
     boots: dict[str, BootFacts] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+    """The logs of engines that failed and keep their container."""
     passed: set[str] = field(default_factory=set)
     """Releases whose steps are passed over: their turn in a window ended early, or will not come."""
     unrecorded: list[tuple[str, MachineError]] = field(default_factory=list)

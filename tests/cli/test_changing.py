@@ -14,10 +14,14 @@ from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines
 from b70ctl.cli.ready import obstacles
 from b70ctl.core.compose import LABEL
+from b70ctl.core.plan import plan_restart
 from b70ctl.edge import places
+from b70ctl.edge.files import moment
 from b70ctl.edge.preparing import Workshop
-from b70ctl.errors import B70Error, EngineError, Interrupted, MachineError, Refused
+from b70ctl.edge.store import FAILED_LOG
+from b70ctl.errors import B70Error, EngineError, Interrupted, MachineError, Refused, Unproven
 from tests.making import a_release, a_verdict, resolved, some_facts
+from tests.stub_daemon import Killed, absence
 from tests.stub_site import StubSite, without_engines
 
 DEPLOYMENT = resolved(name="old").model_copy(
@@ -285,6 +289,99 @@ def test_a_program_reads_the_proof_of_the_files_in_status(site, here, capsys):
     here.console.json = True
     looking.status(here, check=False)
     assert json.loads(capsys.readouterr().out)["files"] == {"passed": None, "detail": "not provable: a file"}
+
+
+def test_an_engine_that_is_dead_is_not_called_serving_and_a_check_says_why(site, here, capsys):
+    site.daemon.containers[f"c-{OLD.id}"]["State"] |= {"Status": "exited", "ExitCode": 137}
+    with pytest.raises(typer.Exit):
+        looking.status(here, check=True)
+    said = capsys.readouterr()
+    rows = {line.partition("  ")[0]: line.partition("  ")[2].strip() for line in said.out.splitlines()}
+    assert rows["not serving"] == OLD.id
+    assert not rows.keys() & {"serving", "proven"}
+    assert f"{OLD.id} has ended, with exit 137; `b70ctl logs` tells why, `b70ctl start` starts it" in rows["engine"]
+    assert said.err == f"warning: {OLD.id} has ended, with exit 137; b70ctl start\n"
+
+
+def test_a_program_reads_the_same_of_a_dead_engine_under_the_keys_that_it_knows(site, here, capsys):
+    here.console.json = True
+    looking.status(here, check=False)
+    alive = json.loads(capsys.readouterr().out)
+    site.daemon.containers[f"c-{OLD.id}"]["State"]["Status"] = "exited"
+    looking.status(here, check=False)
+    dead = json.loads(capsys.readouterr().out)
+    assert alive.keys() - dead.keys() == {"engine"}
+    assert (dead["serving"], dead["proven"]) == (OLD.id, alive["proven"])
+
+
+def test_a_check_says_which_of_the_things_that_it_asks_is_not_so(site, here, capsys):
+    site.store.save_state(site.state.model_copy(update={"withdrawn": "2026-01-01T00:00:00Z"}))
+    with pytest.raises(typer.Exit):
+        looking.status(here, check=True)
+    assert "does not answer /health; b70ctl logs" in capsys.readouterr().err
+    site.daemon.on("observe", absence, lasting=True)
+    with pytest.raises(typer.Exit):
+        looking.status(here, check=True)
+    assert "not known: Docker does not answer; docker info" in capsys.readouterr().err
+
+
+CRASH = ("INFO 11-30 12:00:00 [api_server.py:1] vLLM API server version 0.21.0\n"
+         "ERROR 11-30 12:00:01 [core.py:1] OverflowError: Overflow when unpacking long long\n")  # fmt: skip
+
+
+@pytest.fixture
+def crashed(site, monkeypatch):
+    """The engines of this site fail with a log of which the cause is known; gives what was asked of the log."""
+    asked = []
+
+    def logs(container, tail="all", since=None):
+        asked.append((container, since))
+        return CRASH
+
+    monkeypatch.setattr(site.daemon, "logs", logs)
+    site.daemon.on("await", nonsense, lasting=True)
+    return asked
+
+
+def test_a_start_that_fails_says_what_the_log_knows_of_the_cause(site, here, capsys, crashed):
+    engine.stop(here, yes=True, dry_run=False)
+    with pytest.raises(EngineError) as failed:
+        engine.start(here, dry_run=False)
+    said = capsys.readouterr().err
+    assert said.count("[ptr-overflow]") == 1
+    assert f"  fix: {failed.value.hint}" in said
+    # what was written before this start is none of its own
+    assert crashed == [(f"c-{OLD.id}", moment("2026-01-01T00:00:00Z"))]
+
+
+def test_a_restart_whose_way_back_fails_says_what_the_log_knows_of_the_cause(site, here, capsys, crashed):
+    with pytest.raises(Unproven) as failed:
+        engine.restart(here, yes=True, dry_run=False)
+    said = capsys.readouterr().err
+    assert "[ptr-overflow]" in said
+    assert f"  fix: {failed.value.hint}" in said
+
+
+def test_a_recovery_that_fails_says_what_the_log_knows_of_the_cause(site, here, capsys, crashed):
+    site.daemon.heal()
+    site.daemon.on("await", Killed)
+    assert isinstance(site.outcome(lambda: site.carry_out(plan_restart(OLD.id))), Killed)
+    site.daemon.heal()
+    site.daemon.on("await", nonsense, lasting=True)
+    with pytest.raises(Unproven) as failed:
+        engine.recover(here)
+    said = capsys.readouterr().err
+    assert said.count("[ptr-overflow]") == 1
+    assert f"  fix: {failed.value.hint}" in said
+
+
+def test_a_log_of_an_earlier_failure_does_not_explain_a_start(site, here, capsys):
+    site.store.keep_log(OLD.id, FAILED_LOG, CRASH)
+    engine.stop(here, yes=True, dry_run=False)
+    site.daemon.on("await", nonsense)
+    with pytest.raises(EngineError):
+        engine.start(here, dry_run=False)
+    assert "ptr-overflow" not in capsys.readouterr().err
 
 
 def test_a_release_that_cannot_be_read_is_pruned_and_told(site, here, capsys):

@@ -34,6 +34,11 @@ def test_every_command_has_one_example_and_it_is_of_that_command(words):
     assert example(words)[: len(words) + 1] == ["b70ctl", *words]
 
 
+@pytest.mark.parametrize("word", ["switch", "rollback", "stop", "start", "restart", "drain", "restore"])
+def test_yes_may_be_said_to_whatever_changes_what_serves(word):
+    assert "yes" in {each.name for each in ALL[(word,)].params}
+
+
 @each
 def test_every_example_is_understood(words):
     given = example(words)[len(words) + 1 :]

@@ -69,6 +69,20 @@ def test_a_profile_without_a_card_is_a_usage_error(b70ctl, site):
     b70ctl("--site", site, "kernels", "check", "cpu", "-n").refused(2, "profile `cpu` uses no card")
 
 
+@pytest.mark.parametrize("where", ["mine", "--here"])
+@pytest.mark.parametrize("words", [("--presets", "foo"), ("--presets", ""), ("--head-sizes", "96")])
+def test_a_dry_run_refuses_words_that_no_run_would_take(b70ctl, site, where, words):
+    b70ctl("--site", site, "kernels", "tune", where, "-n", *words).refused(2, "there is no ")
+
+
+@pytest.mark.parametrize("program", ["bench", "tune"])
+def test_a_refusal_names_the_command_that_was_typed(b70ctl, site, program):
+    text = (site / "profiles" / "mine.yaml").read_text()
+    (site / "profiles" / "cpu.yaml").write_text(f"{text}cards: none\n")
+    said = b70ctl("--site", site, "kernels", program, "cpu", "-n").exits(2)
+    assert f"hint: b70ctl kernels {program} PROFILE" in said.err
+
+
 def test_here_and_a_profile_are_not_meant_together(b70ctl, site):
     b70ctl("--site", site, "kernels", "bench", "mine", "--here").refused(2, "`mine`")
 
@@ -133,7 +147,7 @@ def test_a_python_without_torch_is_what_the_machine_lacks(b70ctl, site, fake):
 
 def test_a_usage_error_of_the_program_is_one_of_the_command(b70ctl, site, fake):
     fake(err=["usage: python -m b70_kernels.bench [-h]", "python -m b70_kernels.bench: error: no preset x"], code=2)
-    said = b70ctl("--site", site, "kernels", "bench", "--here", "--presets", "x").refused(2, "no preset x")
+    said = b70ctl("--site", site, "kernels", "bench", "--here").refused(2, "no preset x")
     assert "usage:" not in said.err
 
 
@@ -152,7 +166,7 @@ def test_rows_that_were_measured_before_a_fault_are_kept(b70ctl, site, fake):
     said = b70ctl("--site", site, "kernels", "tune", "--here").exits(1)
     assert json.loads((site / "tuning.json").read_text())["rows"] == [ROW]
     assert "wrote" in said.err
-    fake(code=1, table="")
+    fake(code=1)
     (site / "tuning.json").unlink()
     b70ctl("--site", site, "kernels", "tune", "--here").exits(1)
     assert not (site / "tuning.json").exists()

@@ -116,9 +116,16 @@ def test_a_patch_whose_script_is_not_here_says_where_to_get_it(b70ctl, site):
 
     [script] = open_catalog(None).patch("mtp-boundary").scripts
     assert f"{script.file} is not here: get it from {script.where}" in reason()
-    (site / "patches" / "mtp-boundary").mkdir(parents=True)
-    (site / "patches" / "mtp-boundary" / script.file).write_text("pass\n")
-    assert "not here" not in reason()
+
+
+def test_a_patch_whose_script_is_here_and_another_applies_to_nothing(b70ctl, site):
+    digest = hashlib.sha256(b"pass\n").hexdigest()
+    patched(site, named=f"scripts: [{{file: s.py, where: there, sha256: {digest}}}]\n")
+    for content, answer in (("pass\n", "applies"), ("exit\n", "unknown")):
+        (site / "patches" / "named" / "s.py").write_text(content)
+        said = b70ctl("--site", site, "patches", "check", "--vllm", "0.21.0", "--json").data["patches"]["named"]
+        assert (said["answer"], "s.py has sha256 " in said["reason"]) == (answer, answer == "unknown")
+    assert said["reason"].endswith(f", not {digest[:12]}…, and is refused: get it from there")
 
 
 def test_an_image_that_is_named_need_not_have_been_asked_before(b70ctl, site, with_image):
@@ -231,25 +238,48 @@ def test_a_patch_that_cannot_be_read_hides_no_other(b70ctl, site, with_image):
 
 
 @pytest.mark.parametrize(
-    ("names", "severity", "told"),
+    ("names", "told"),
     [
-        (("over", "edit"), "error", "both change"),
-        (("alone", "over"), "error", "exclude each other: as they are"),
-        (("over",), "error", "was made from another"),
-        (("edit",), "error", "was not made for this"),
-        (("draft",), "error", "has the name of what b70ctl itself"),
-        (("script",), "warning", "cannot be read"),
+        (("over", "edit"), "both change"),
+        (("alone", "over"), "exclude each other: as they are"),
+        (("over",), "was made from another"),
+        (("edit",), "was not made for this"),
+        (("draft",), "has the name of what b70ctl itself"),
+        (("script",), "cannot be read"),
+        (("named",), "is not the file that patch `named` names: sha256 "),
     ],
 )
 def test_lint_says_of_patches_what_a_switch_would_refuse_once_the_image_was_asked(
-    b70ctl, site, with_image, names, severity, told
+    b70ctl, site, with_image, names, told
 ):
     with_image(vllm="0.21.0")
     alone = SCRIPT + "excludes: {over: as they are}\n"
-    patched(site, *names, over=OVERLAY, edit=EDIT, script=SCRIPT, alone=alone, draft=SCRIPT)
+    named = f"scripts: [{{file: s.py, where: there, sha256: {'d' * 64}}}]\n"
+    patched(site, *names, over=OVERLAY, edit=EDIT, script=SCRIPT, alone=alone, draft=SCRIPT, named=named)
+    (site / "patches" / "named" / "s.py").write_text("")
     b70ctl("--site", site, "images", "probe", "a/b:1").exits(0)
-    said = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(1 if severity == "error" else 0)
-    assert [each["severity"] for each in said.data if each["rule"] == "patch" and told in each["message"]] == [severity]
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(1)
+    assert [each["severity"] for each in said.data if each["rule"] == "patch" and told in each["message"]] == ["error"]
+
+
+def test_a_script_that_is_still_to_be_fetched_is_no_error_of_a_shipped_profile_that_nobody_named(b70ctl, site):
+    def severities(*words):
+        said = b70ctl("--site", site, "profiles", "lint", *words, "--json")
+        found = [each for each in said.data if each["rule"] == "patch" and each["profile"] == "qwen3.6-35b-mtp"]
+        return {each["severity"] for each in found if "patch_mtp_nightly.py" in each["message"]}
+
+    assert severities() == {"warning"}
+    assert severities("qwen3.6-35b-mtp") == {"error"}
+
+
+def test_a_profile_whose_script_is_not_here_is_not_rendered_as_it_would_not_be_planned(b70ctl, site):
+    patched(site, "script", script=SCRIPT)
+    here = ("--set", "image.ref=intel/llm-scaler-vllm:0.21.0-b1")
+    assert "s.py of patch `script` cannot be read" in b70ctl("--site", site, "render", "mine", *here).exits(1).err
+    assert "s.py of patch" in b70ctl("--site", site, "render", "--all", "--check").exits(1).err
+    (site / "patches" / "script" / "s.py").write_text("")
+    assert b70ctl("--site", site, "render", "mine", *here).code == 0
+    assert b70ctl("--site", site, "render", "--all", "--check").code == 0
 
 
 def test_lint_knows_the_variables_of_a_sites_own_patches(b70ctl, site):
@@ -264,6 +294,19 @@ def test_the_list_tells_a_sites_own_patches_from_ours_and_theirs(b70ctl, site):
     (site / "patches" / "mine" / "patch.yaml").write_text(shipped.read_text())
     said = {line.split()[0]: line.split()[2] for line in b70ctl("--site", site, "patches", "list").out.splitlines()[1:]}
     assert (said["mine"], said[NAME], said["mtp-boundary"]) == ("yours", "ours", "theirs")
+
+
+@pytest.mark.parametrize(("name", "whose"), [("mine", "yours"), (NAME, "ours"), ("mtp-boundary", "theirs")])
+def test_a_patch_is_shown_as_whose_the_list_says_that_it_is(b70ctl, site, name, whose):
+    patched(site, mine=EDIT)
+    assert f"({whose})" in b70ctl("--site", site, "patches", "show", name).out
+
+
+def test_what_has_no_base_to_accept_says_so_in_words_that_agree(b70ctl, site):
+    patched(site, over=OVERLAY)
+    b70ctl("--site", site, "patches", "accept", f"over:{'a' * 64}").refused(
+        1, "has no base to accept: an overlay takes the place of the one file that it was made from"
+    )
 
 
 def test_the_list_says_what_is_no_patch_and_why(b70ctl):

@@ -158,6 +158,61 @@ def test_the_profile_text_is_yaml_that_both_readers_agree_on(b70ctl, site):
 # -- a mount that shows a secret --------------------------------------------------------------------------------------
 
 
+DRAFT = """speculative:
+  method: eagle3
+  num_speculative_tokens: 3
+  draft: {path: head, overrides: {%s: 131072}}
+"""
+SPECULATORS = {"speculators_model_type": "eagle3", "transformer_layer_config": {"max_position_embeddings": 2048}}
+
+
+def drafting(b70ctl, site, override, config, models="models"):
+    """What lint finds of a profile's draft, as where, message and hint."""
+    (site / "site.yaml").write_text((site / "site.yaml").read_text().replace("/srv/models", str(site / models)))
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + DRAFT % override)
+    (site / "models").mkdir()
+    if config is not None:
+        (site / "models" / "head").mkdir()
+        (site / "models" / "head" / "config.json").write_text(json.dumps(config))
+    said = b70ctl("--site", site, "profiles", "lint", "mine", "--json")
+    found = [each for each in said.data if each["rule"] == "draft"]
+    assert ({each["severity"] for each in found}, said.code) == (({"error"}, 1) if found else (set(), 0))
+    return [(each["where"], each["message"], each["hint"]) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("override", "config", "missing", "meant"),
+    [
+        ("max_position_embedings", {"max_position_embeddings": 2048}, "max_position_embedings",
+         "max_position_embeddings"),
+        ("max_position_embeddings", SPECULATORS, "max_position_embeddings",
+         "transformer_layer_config.max_position_embeddings"),
+    ],
+)  # fmt: skip
+def test_lint_says_which_override_a_draft_has_no_place_for_and_which_was_meant(
+    b70ctl, site, override, config, missing, meant
+):
+    [(where, message, hint)] = drafting(b70ctl, site, override, config)
+    assert (where, f"the draft's config has no `{missing}` to override" in message) == (
+        "speculative.draft.overrides", True
+    )  # fmt: skip
+    assert hint == f"in the profile's speculative.draft.overrides: {meant}: 131072"
+
+
+def test_lint_says_that_a_draft_is_not_there(b70ctl, site):
+    [(where, message, _)] = drafting(b70ctl, site, "max_position_embeddings", None)
+    assert (where, message) == ("speculative.draft.path", f"{site}/models/head/config.json does not exist")
+
+
+def test_lint_looks_for_no_draft_where_the_models_are_not_on_this_machine(b70ctl, site):
+    assert drafting(b70ctl, site, "max_position_embeddings", None, models="elsewhere") == []
+
+
+def test_lint_has_nothing_to_say_of_a_draft_that_fits(b70ctl, site):
+    assert drafting(b70ctl, site, "transformer_layer_config.max_position_embeddings", SPECULATORS) == []
+
+
 @pytest.fixture
 def hidden(site):
     """A secret's file; the site names it by a link, too."""
@@ -186,6 +241,13 @@ def test_a_mount_that_holds_a_secret_is_refused_by_whatever_name(b70ctl, site, h
     [told] = linted(b70ctl, site, site / source if absolute else source, read_only=read_only)
     assert "shows secrets.K, which lies at " in told
     assert "s3cret" not in told
+
+
+def test_a_mount_of_the_very_file_is_not_said_to_have_another_name(b70ctl, site, hidden):
+    [plain] = linted(b70ctl, site, "linked/key")
+    [other] = linted(b70ctl, site, "secrets/key")
+    assert plain == f"linked/key shows secrets.K, which lies at {site}/linked/key"
+    assert other == f"secrets/key shows secrets.K, which lies at {site}/linked/key, by another name"
 
 
 def test_a_mount_of_the_sites_own_memory_is_refused_since_releases_hold_secrets(b70ctl, site, hidden):

@@ -1,5 +1,7 @@
 """What window and its neighbours say where there is no daemon: whose words are whose, and what is refused at once."""
 
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -50,7 +52,8 @@ def test_options_may_stand_between_profiles():
         (("mine", "--yes"), 2, "hint: b70ctl window mine -- COMMAND"),
         (("mine", "--port", "9000", "-y", "./b.sh"), 2, "hint: b70ctl window mine -- ./b.sh"),
         (("mine", "--yes", "--"), 2, "there is no command"),
-        (("mine", "--yes", "--", "./no-such-program"), 3, "`./no-such-program` is not a program"),
+        (("mine", "--yes", "--", "./no-such-program"), 3, "hint: ls -l ./no-such-program"),
+        (("mine", "--yes", "--", "no-such-program"), 3, "hint: command -v no-such-program"),
         (("mine", "--", "true"), 2, "nobody can be asked"),
         (("mine", "--yes", "--port", "70000", "--", "true"), 2, "--port"),
         (("mine", "--yes", "--", "true"), 3, "no Docker Engine answers"),
@@ -102,6 +105,15 @@ def test_a_script_that_nothing_would_run_is_refused_before_any_work(b70ctl, site
         script.write_text(text)
         script.chmod(0o755)
         b70ctl("--site", site, "window", "mine", "--yes", "--", script).refused(3, why)
+
+
+def test_a_program_beside_its_caller_is_found_by_its_path_and_not_by_its_name_alone(b70ctl, site):
+    Path("bench.sh").write_text("#!/bin/sh\n")
+    Path("bench.sh").chmod(0o755)
+    refused = b70ctl("--site", site, "window", "mine", "--yes", "--", "bench.sh")
+    assert refused.refused(3, "`bench.sh` is not a program")
+    found = b70ctl("--site", site, "window", "mine", "--yes", "--", "./bench.sh")
+    assert found.refused(3, "no Docker Engine answers")
 
 
 def test_help_tells_what_a_failed_profile_ends_with_and_what_may_outlive_a_window(b70ctl):

@@ -116,6 +116,35 @@ def test_what_a_release_carries_is_told_once_and_by_the_key_that_was_set(before,
     assert [(each.what, each.before, each.after) for each in changes(before, after)] == [told]
 
 
+def with_draft(model, limit=None):
+    """The base with a draft of its own, and what is lifted of that."""
+    config = json.dumps({"method": "eagle3"} | ({"model": model} if model else {}))
+    argv = (*BASE.argv, "--speculative-config", config)
+    return with_files(limit).model_copy(update={"argv": argv})
+
+
+LIFTED = f"/models/head with {LIMIT} 8192"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (BASE, with_draft("/models/head", 8192), (None, LIFTED)),
+        (with_draft("/models/head", 8192), with_draft(None), (LIFTED, None)),
+        (with_draft("/models/head", 8192), with_draft("owner/other"), (LIFTED, "owner/other")),
+    ],
+)
+def test_another_draft_is_told_whole_and_not_by_the_keys_of_either(before, after, told):
+    found = [each for each in changes(before, after) if each.what.startswith("draft")]
+    assert [(each.what, each.before, each.after) for each in found] == [("draft", *told)]
+
+
+@pytest.mark.parametrize("kernels", ["b70_kernels 0.1.0, files 0123456789ab", None])
+def test_a_first_deployment_is_told_with_the_kernels_that_it_carries(kernels):
+    found = changes(None, BASE.model_copy(update={"kernels": kernels}))
+    assert [each.after for each in found if each.what == "kernels"] == ([kernels] if kernels else [])
+
+
 def test_an_override_of_a_key_that_nobody_knows_is_beside_the_drafts_own():
     files = (Order(kind="draft-config", to=CONFIG, target="/d", name="d", overrides={"a.b": True}),)
     [told] = changes(BASE, BASE.model_copy(update={"files": files}))

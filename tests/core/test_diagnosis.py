@@ -11,6 +11,7 @@ from b70ctl.core.bootlog import Stage
 from b70ctl.core.cause import Cause
 from b70ctl.core.diagnosis import Reader, State, diagnose_text
 from b70ctl.core.suspect import atoms
+from b70ctl.edge.catalog import open_catalog
 from b70ctl.edge.diagnoses import read_causes
 
 CAUSES = read_causes(None)
@@ -53,6 +54,12 @@ EXAMPLES = [(cause.id, number, text) for cause in CAUSES for number, text in enu
 @pytest.mark.parametrize(("cause", "text"), [pytest.param(i, t, id=f"{i}-{n}") for i, n, t in EXAMPLES])
 def test_each_example_is_found_to_be_its_own_cause_before_all_others(cause, text):
     assert ids(diagnose_text(text.splitlines(), CAUSES))[:1] == [cause]
+
+
+def test_a_script_that_does_not_fit_is_answered_without_the_ranges_of_others():
+    # it may be one of the owner's own
+    [cause] = [cause for cause in CAUSES if cause.id == "anchor-not-found"]
+    assert [name for name in open_catalog(None).patches() if name in cause.fix] == []
 
 
 @pytest.mark.parametrize(

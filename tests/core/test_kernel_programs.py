@@ -16,6 +16,7 @@ from b70ctl.core.kernels import (
     said,
     trouble,
 )
+from b70ctl.core.kernelwords import refuse_unknown
 from b70ctl.core.preflight import CardHolder
 from b70ctl.core.release import Container, Observed
 from b70ctl.errors import MachineError, Refused, UsageError
@@ -113,8 +114,9 @@ def test_of_several_cards_the_first_is_used():
 
 
 def test_a_profile_without_a_card_is_refused():
-    with pytest.raises(UsageError, match="uses no card"):
-        on_one_card(resolved(a_profile(cards="none")))
+    with pytest.raises(UsageError, match="uses no card") as told:
+        on_one_card(resolved(a_profile(cards="none")), "bench")
+    assert str(told.value.hint).startswith("b70ctl kernels bench PROFILE")
 
 
 def test_limits_of_the_profile_hold_for_the_kernels_too():
@@ -152,6 +154,10 @@ CRASH = ["Traceback (most recent call last):", '  File "x"', "RuntimeError: no d
 USAGE = ["usage: python -m b70_kernels.bench [-h]", "   [--json]", "python -m b70_kernels.bench: error: no preset x"]
 
 
+WITHOUT = "torch 2.9.1+cu128 has no device xpu: Torch not compiled with XPU enabled"
+NO_XPU = [USAGE[0], f"python -m b70_kernels.check: error: argument --device: {WITHOUT}"]
+
+
 def heard(*err, out=()):
     found = Heard()
     for line in out:
@@ -176,6 +182,8 @@ def test_a_traceback_is_kept_and_not_shown_and_everything_else_is_shown():
         (NO_TORCH, 1, None, MachineError, "the Python here has no torch"),
         (CRASH, 1, "a/b:1", Exception, "b70_kernels.check broke off: RuntimeError: no device"),
         (USAGE, 2, "a/b:1", UsageError, "no preset x"),
+        (NO_XPU, 2, None, MachineError, f"the Python here: {WITHOUT}"),
+        (NO_XPU, 2, "a/b:1", MachineError, f"{WITHOUT}, in the image a/b:1"),
         ([], 137, "a/b:1", Exception, "exit 137 (killed"),
         (["oops"], 3, "a/b:1", Exception, "exit 3: oops"),
     ],
@@ -184,6 +192,25 @@ def test_why_a_program_came_to_no_result_is_told(err, code, image, kind, told):
     found = trouble(CHECK, heard(*err), code, image)
     assert isinstance(found, kind)
     assert told in str(found)
+
+
+@pytest.mark.parametrize("err", [NO_TORCH, NO_XPU])
+def test_a_python_that_cannot_use_the_card_is_pointed_at_a_torch_that_can(err):
+    found = trouble(CHECK, heard(*err), 2, None)
+    assert "a torch built for XPU" in found.hint
+    assert "--device" not in f"{found.what} {found.hint}"
+
+
+@pytest.mark.parametrize("flag", ["--presets", "--head-sizes"])
+@pytest.mark.parametrize("word", ["foo", "96", "", "k8v4,128"])
+def test_a_word_that_no_program_takes_is_refused_with_those_that_it_does(flag, word):
+    with pytest.raises(UsageError, match=r"there is no .*; there are (k8v4, 4bit_nc, |64, 128, )"):
+        refuse_unknown(Program("tune", (flag, word, "--workers", "3")))
+
+
+@pytest.mark.parametrize("words", [("--presets", "k8v4,3bit_nc"), ("--head-sizes", "64,256"), ("--full",), ()])
+def test_words_that_a_program_takes_are_not_refused(words):
+    refuse_unknown(Program("tune", words))
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -148,6 +148,7 @@ FIRES = [
     ("turboquant-overlay", "error", at("0.19.0", **both(OURS, OVERLAY))),
     ("kernels-unused", "warning", {"kernels": "b70"}),
     ("kernels-unused", "warning", both({"kernels": "b70"}, engine(kv_cache_dtype="fp8"))),
+    ("kernels-cardless", "warning", both(OURS, {"cards": "none"})),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels-0.2.dist-info/"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels.py"))),
@@ -270,6 +271,9 @@ SILENT = [
     ("turboquant-hybrid", at("0.20.2", **TQ)),
     ("turboquant-overlay", at("0.19.0", **OURS)),
     ("kernels-unused", OURS),
+    ("kernels-cardless", OURS),
+    ("kernels-cardless", {"cards": "none"}),
+    ("kernels-tuned-elsewhere", OURS),
     ("kernels-unused", engine(kv_cache_dtype="fp8")),
     ("kernels-twice", both(OURS, mounted("/opt/b70ctl/plugins"))),
     ("kernels-twice", both(TQ, mounted("/opt/b70ctl/plugin"))),
@@ -371,7 +375,8 @@ def test_a_rule_is_silent_beside_it(rule, change):
 
 def test_every_rule_is_tried_both_ways():
     names = {rule.name for rule in RULES}
-    apart = {"image-version", "broken-tensor-parallel"}  # they need facts, and have tests of their own below
+    # they need facts, or a site's table, and have tests of their own below
+    apart = {"image-version", "broken-tensor-parallel", "kernels-tuned-elsewhere"}
     assert {rule for rule, *_ in FIRES} | apart == names
     assert {rule for rule, _ in SILENT} | apart | {"python-path"} == names
 
@@ -449,6 +454,11 @@ def test_a_nested_limit_is_named_by_the_key_that_lifts_it():
     assert (finding.where, finding.hint) == (f"speculative.draft.overrides.{key}", f"{key}: 8192")
 
 
+def test_an_override_of_a_key_that_the_config_has_not_lifts_nothing():
+    nested = Reach(2048, key="transformer_layer_config.max_position_embeddings")
+    assert severities("draft-limit", LIFTED, draft=nested) == ["warning"]
+
+
 @pytest.mark.parametrize(("version", "word"), [("0.21.0", "whole batch"), ("0.26.0", "V2 model runner"),
                                                ("0.33.0", "no further")])  # fmt: skip
 def test_what_becomes_of_a_longer_request_is_told_by_version(version, word):
@@ -518,6 +528,17 @@ def test_another_package_on_pythons_path_or_what_may_be_one_is_told_with_its_pla
     told = lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, **{found: ("/opt/mine",)}))
     assert [(each.rule, each.severity) for each in told] == [("kernels-twice", "error")]
     assert "/opt/mine" in told[0].message
+
+
+@pytest.mark.parametrize(
+    ("device", "said"), [("NVIDIA H200", ["warning"]), ("Intel(R) Arc(TM) Pro B70 Graphics", []), (None, [])]
+)
+def test_a_table_of_another_maker_is_told_before_the_kernels_refuse_it(device, said):
+    ours = replace(KERNELS, table="/s/tuning.json", tuned_on=device)
+    remarks = lint(Profile.model_validate(merge(QUIET, OURS)), facts=None, flags=FLAGS, kernels=ours)
+    told = [each for each in remarks if each.rule == "kernels-tuned-elsewhere"]
+    assert [each.severity for each in told] == said
+    assert all(f"/s/tuning.json was measured on {device}" in each.message for each in told)
 
 
 def test_a_backend_that_does_not_say_that_it_verifies_in_full_graphs_is_doubted():

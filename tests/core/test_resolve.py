@@ -101,7 +101,8 @@ def test_groups_are_numbers_off_the_nodes_unless_the_site_names_them():
 def test_a_group_that_nobody_knows_is_an_error_that_says_what_to_write():
     with pytest.raises(MachineError) as missing:
         resolved(site=a_site(gids=None))
-    assert "gids" in str(missing.value.hint)
+    assert "gids: [992]" in missing.value.what
+    assert missing.value.hint == "b70ctl doctor"
 
 
 # -- mounts -----------------------------------------------------------------------------------------------------------

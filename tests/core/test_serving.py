@@ -1,5 +1,6 @@
 """Settings become vLLM's own words, and nothing that is a value is read as a flag."""
 
+import hashlib
 import json
 import shlex
 import subprocess
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from b70ctl.core.serving import (
+    DONE,
     MODELS,
+    RUN_ONCE,
     argv,
     below_models,
     engine_flags,
@@ -175,13 +178,19 @@ def test_without_scripts_only_an_image_that_prepares_oneapi_gets_an_entrypoint(f
     assert bool(entrypoint(FAMILIES[family], ())) is (family == "intel")
 
 
+def started(family, folder, *scripts):
+    """The entrypoint with these scripts, in a container whose marks lie in a folder of this host."""
+    shell, flag, text, *rest = entrypoint(FAMILIES[family], tuple(map(str, scripts)))
+    return [shell, flag, text.replace(DONE, str(folder / "done")), *rest]
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_command_is_run_word_for_word_in_every_family_of_images(family, tmp_path):
     script = tmp_path / "a script's.py"
     script.write_text("print('script')")
     words = ["printf", "%s|", "a b", "$HOME", "it's", "--", "-x"]
-    start = entrypoint(FAMILIES[family], (str(script),))
+    start = started(family, tmp_path, script)
     ran = subprocess.run([*start, *words], capture_output=True, text=True, check=False)
     assert ran.stdout == "script\na b|$HOME|it's|--|-x|"
 
@@ -193,13 +202,48 @@ def test_a_start_script_that_fails_stops_the_start(family, tmp_path):
     bad.write_text("raise SystemExit(7)")
     good.write_text("print('not reached')")
     ran = subprocess.run(
-        [*entrypoint(FAMILIES[family], (str(bad), str(good))), "echo", "served"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*started(family, tmp_path, bad, good), "echo", "served"], capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stdout) == (7, "")
+
+
+def a_script(folder, name, then):
+    """A script that edits its file once and fails where it finds no more to edit; `then` is done in between."""
+    edited, script = folder / f"edited-{name}", folder / f"{name}.py"
+    script.write_text(f"open({str(edited)!r}, 'x').close()\n{then}\nprint({name!r})\n")
+    return script
+
+
+@pytest.mark.process
+def test_a_start_script_that_came_to_its_end_is_not_run_again_in_its_container(tmp_path):
+    start = started("vllm-openai", tmp_path, a_script(tmp_path, "one", ""), a_script(tmp_path, "a two's", ""))
+    first, again = (subprocess.check_output([*start, "echo", "served"], text=True) for _ in range(2))
+    assert first == "one\na two's\nserved\n"
+    assert again.splitlines()[-1] == "served"
+    assert again.count("was run in this container before") == 2
+    names = {hashlib.sha256(file.read_bytes()).hexdigest() for file in tmp_path.glob("*.py")}
+    assert {file.name for file in (tmp_path / "done").iterdir()} == names
+
+
+@pytest.mark.process
+def test_a_start_script_that_was_cut_off_is_run_again_and_may_stop_the_start(tmp_path):
+    cut = "import os, pathlib; pathlib.Path(__file__).with_name('cut').exists() and os.kill(os.getpid(), 9)"
+    start = started("vllm-openai", tmp_path, a_script(tmp_path, "whole", ""), a_script(tmp_path, "cut", cut))
+    (tmp_path / "cut").touch()
+    for said in ("whole\n", f"b70ctl: {tmp_path / 'whole.py'} was run in this container before\n"):
+        ran = subprocess.run([*start, "echo", "served"], capture_output=True, text=True, check=False)
+        assert ran.returncode != 0
+        assert ran.stdout == said
+
+
+@pytest.mark.process
+def test_a_start_script_whose_hash_cannot_be_told_stops_the_start(tmp_path):
+    start = started("vllm-openai", tmp_path, tmp_path / "gone.py")
+    ran = subprocess.run([*start, "echo", "served"], capture_output=True, text=True, check=False)
+    assert (ran.returncode != 0, ran.stdout) == (True, "")
 
 
 @given(st.text(alphabet="ab '\"$`;&|\n/", min_size=1))
 def test_a_scripts_name_cannot_become_a_command(name):
-    line = entrypoint(some_facts(), (name,))[2].removeprefix("set -e\n").removesuffix('\nexec "$@"')
-    assert shlex.split(line) == ["python3", name]
+    line = entrypoint(some_facts(), (name,))[2].removeprefix(f"{RUN_ONCE}\n").removesuffix('\nexec "$@"')
+    assert shlex.split(line) == ["run_once", name]

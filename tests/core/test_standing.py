@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Container, Drained, Observed, State
-from b70ctl.core.standing import after, called_otherwise, incumbent, leaving, leftovers, resting, serves_already
+from b70ctl.core.standing import after, called_otherwise, down, incumbent, leaving, leftovers, resting, serves_already
 from b70ctl.core.window import plan_window
 from tests.making import a_profile, a_release, a_verdict, resolved
 
@@ -25,6 +25,22 @@ def container(release, state="running", **more):
 
 def observed(*containers):
     return Observed(containers=containers)
+
+
+@pytest.mark.parametrize(("state", "told", "typed"), [
+    ("exited", "has ended, with exit 3", "b70ctl start"), ("dead", "has ended", "b70ctl start"),
+    ("restarting", "ends over and over, with exit 3", "b70ctl restart"),
+])  # fmt: skip
+def test_an_engine_that_is_down_is_told_with_how_it_ended_and_what_starts_it(state, told, typed):
+    what, start = down(ONE.id, observed(container(ONE, state, exit_code=3), container(TWO)))
+    assert (f"{ONE.id} {told}" in what, start) == (True, typed)
+
+
+def test_an_engine_whose_container_is_gone_or_anothers_is_down_and_one_that_is_paused_is_not():
+    assert down(ONE.id, observed(container(TWO)))[0] == f"the container of {ONE.id} is gone"
+    assert "is gone" in down(ONE.id, observed(container(ONE, foreign=True)))[0]
+    assert down(ONE.id, observed(container(ONE, "paused"))) is None
+    assert down(ONE.id, observed(container(ONE))) is None
 
 
 # -- the incumbent ----------------------------------------------------------------------------------------------------

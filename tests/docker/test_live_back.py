@@ -127,6 +127,26 @@ def test_a_restart_is_a_new_process_that_is_proven(site: LiveSite) -> None:
     assert site.verdict(site.serving())["op"] == site.history()[-1]["op"]
 
 
+def test_an_engine_that_does_not_start_again_is_explained_and_not_called_serving(site: LiveSite) -> None:
+    site.triggered("a")
+    site.fault("")
+    site.switch("a")
+    site.run("stop", "--yes").exits(0)
+    site.fault("crash-at:weights")
+    assert "diagnosis: " in site.run("start").exits(1).err
+    site.fault("")
+    site.run("start").exits(0)
+    site.fault("crash-at:weights")
+    said = site.run("restart", "--yes").exits(6).err
+    assert said.count("diagnosis: ") == 1
+    shown = site.run("status", "--check").exits(1)
+    assert f"not serving  {site.serving()}" in shown.out
+    assert f"{site.serving()} has ended, with exit 1; b70ctl start" in shown.err
+    site.fault("")
+    site.run("start").exits(0)
+    site.assert_serves("a")
+
+
 def test_a_switch_away_from_a_stopped_engine_keeps_it_to_come_back_to(site: LiveSite) -> None:
     site.quick("a")
     site.quick("b")

@@ -159,6 +159,52 @@ def test_a_start_script_must_leave_its_marker_in_the_file_that_is_imported(site:
     assert site.verdict(site.assert_serves("marking"))["findings"][0]["passed"] is True
 
 
+ONCE = f"""
+import pathlib, vllm
+file = pathlib.Path(vllm.__file__).parent.parent / "{MARLIN}"
+if "# MARKED" in file.read_text():
+    raise SystemExit("anchor not found")
+file.write_text(file.read_text() + "# MARKED\\n")
+if pathlib.Path("/trigger/faults").read_text() == "cut":
+    raise SystemExit("cut off behind the edit")
+"""
+
+
+def test_an_engine_whose_script_refuses_a_second_run_starts_again_and_is_gone_back_to(site: LiveSite) -> None:
+    write_script(site, "once", ONCE)
+    site.triggered("scripted", intel=True, patches=["once"])
+    site.quick("bad", env={"STANDIN_FAULT": "garbage"})
+    site.fault("")
+    site.switch("scripted")
+    container = site.engine().id
+    site.run("stop", "--yes").exits(0)
+    site.run("start").exits(0)
+    site.run("restart", "--yes").exits(0)
+    site.switch("bad", code=5)
+    serving = site.assert_serves("scripted")
+    site.engine().restart()
+    until(lambda: site.get("/health")[0] == 200, "the engine serves again")
+    assert site.assert_serves("scripted") == serving
+    assert site.engine().id == container
+
+
+def test_an_engine_whose_script_was_cut_off_is_started_in_a_fresh_container(site: LiveSite) -> None:
+    write_script(site, "once", ONCE)
+    site.triggered("scripted", intel=True, patches=["once"])
+    site.fault("")
+    site.switch("scripted")
+    site.run("stop", "--yes").exits(0)
+    spoilt = site.engine()
+    spoilt.remove()
+    site.fault("cut")
+    assert "exit 1" in site.run("start").exits(1).err
+    cut = site.engine()
+    site.fault("")
+    site.run("start").exits(0)
+    site.assert_serves("scripted")
+    assert site.engine().id not in (spoilt.id, cut.id)
+
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SNAPSHOT = f"hub/models--owner--head/snapshots/{COMMIT}"
 
@@ -267,6 +313,22 @@ def test_a_key_guards_the_engine_and_stands_nowhere_that_others_read(site: LiveS
     holders = [path for path in site.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert {path.name for path in holders} == {"key", "secrets.env"}
     assert {path.stat().st_mode & 0o777 for path in holders} == {0o600}
+
+
+def test_a_secret_under_another_name_in_what_is_mounted_stops_nothing(site: LiveSite) -> None:
+    (site.root / "key").write_text(SECRET + "\n")
+    (site.root / "notes").mkdir()
+    (site.root / "notes" / "readme").hardlink_to(site.root / "key")
+    site.write_site(secrets={"VLLM_API_KEY": {"file": "key"}})
+    site.quick("plain")
+    site.quick("showing", mounts=[{"source": "notes", "target": "/notes"}])
+    site.switch("plain")
+    started = site.engine().attrs["State"]["StartedAt"]
+    for argv in (("plan", "showing"), ("switch", "showing", "--yes")):
+        assert "readme is the file of secrets.VLLM_API_KEY by another name" in site.run(*argv).exits(1).err
+    assert site.engine().attrs["State"]["StartedAt"] == started
+    assert [path.name for path in site.root.rglob("*") if path.is_file() and SECRET in path.read_text()
+            and path.stat().st_mode & 0o044 and path.name not in ("key", "readme")] == []  # fmt: skip
 
 
 @pytest.mark.parametrize("value", ["two\nlines", "", "nul\0"])

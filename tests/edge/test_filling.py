@@ -21,9 +21,9 @@ from b70ctl.edge.filling import (
     scratch,
     unfit,
 )
-from b70ctl.edge.secretfiles import MOST_SECRET, kept_secrets, read_secrets
+from b70ctl.edge.secretfiles import MOST_SECRET, kept_secrets, read_secrets, secret_files
 from b70ctl.errors import MachineError, Refused, UsageError
-from tests.making import SITE_PACKAGES, a_patch, a_profile, a_release, resolved
+from tests.making import SITE_PACKAGES, a_patch, a_profile, a_release, a_site, resolved
 from tests.no_files import NO_FILES
 
 BASE = b"before\nold\nafter\n"
@@ -79,6 +79,28 @@ def test_a_sites_memory_is_carried_to_no_engine(tmp_path, source):
     with pytest.raises(Refused, match="own memory of the site"):
         contents(only(order), {}, {}, lambda _: None)
     assert len(unfit([order], {})) == 1
+
+
+@pytest.mark.parametrize("other_name", [os.symlink, os.link])
+@pytest.mark.parametrize("whose", ["secrets.KEY", "a release's secrets"])
+def test_a_secret_is_carried_to_no_engine_under_another_name(tmp_path, other_name, whose):
+    kept = tmp_path / ".b70ctl" / "releases" / "0001-p" / "secrets.env"
+    for path in (tmp_path / "the-key", kept, tmp_path / "mounted" / "innocent"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("s3cret")
+    site = a_site(secrets={"KEY": {"file": "the-key"}})
+    hidden = secret_files(site, tmp_path)
+    tree = Order(kind="tree", to="files/mounts/00-m", target="/m", name="m", source=str(tmp_path / "mounted"))
+    assert contents(only(tree), {}, {}, lambda _: None, hidden)
+    other_name(tmp_path / "the-key" if whose == "secrets.KEY" else kept, tmp_path / "mounted" / "z")
+    for order in (tree, copied(tmp_path / "mounted" / "z")):
+        with pytest.raises(Refused, match=rf"mounted/z is the file of {whose} by another name"):
+            contents(only(order), SCRIPTS, {}, lambda _: None, hidden)
+        assert len(unfit([order], SCRIPTS, hidden)) == 1
+
+
+def test_a_secret_whose_file_is_not_there_hides_nothing(tmp_path):
+    assert secret_files(a_site(secrets={"KEY": {"file": "gone"}, "ENV": {"env": "HOME"}}), tmp_path) == {}
 
 
 def test_a_link_to_a_folder_in_what_is_mounted_is_refused_and_not_left_out(tmp_path):

@@ -110,6 +110,12 @@ def test_the_kernels_are_told_by_their_own_hash_and_the_table_by_that_of_what_is
     assert fingerprints(deployment, {}, "salt").keys() == {"files/tuning.json"}
 
 
+def test_the_device_that_a_sites_table_was_measured_on_is_known(site):
+    assert plugin.described(site).tuned_on is None
+    (site / "tuning.json").write_text(json.dumps({"device": "NVIDIA H200", "rows": [TABLE_ROW]}))
+    assert plugin.described(site).tuned_on == "NVIDIA H200"
+
+
 def test_a_table_that_is_none_is_refused_before_it_reaches_an_engine(site):
     (site / "tuning.json").write_text('{"rows": [{}]}')
     with pytest.raises(Refused, match=r"tuning\.json is no table of tile sizes"):

@@ -237,10 +237,13 @@ def test_the_program_has_the_signals_that_we_have(tmp_path):
         ("#!/no/such\r\n", 0o755, "which is not there"),
     ],
 )
-def test_what_would_not_start_is_known_before_it_is_tried(tmp_path, text, mode, why):
+def test_what_would_not_start_is_known_before_it_is_tried(tmp_path, monkeypatch, text, mode, why):
     (tmp_path / "it").write_text(text)
     (tmp_path / "it").chmod(mode)
     found = cannot_run("./it", tmp_path)
     assert found is None if why is None else why in found
+    assert cannot_run("it", tmp_path) is not None  # not looked for in the folder
+    monkeypatch.chdir(tmp_path)
+    assert cannot_run("./it") == found
     assert cannot_run("sh") is None
     assert "is not a program" in cannot_run("b70ctl-no-such")

@@ -1,7 +1,9 @@
 """Each step has one effect, and doing it again, or after it was cut off anywhere, comes to the same."""
 
 import inspect
+import io
 import json
+import tarfile
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from docker.errors import APIError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from b70ctl.core.deployment import Order
 from b70ctl.core.plan import Step, Verb, plan_prune
 from b70ctl.core.release import State
 from b70ctl.edge import companions
@@ -18,8 +21,9 @@ from b70ctl.edge.composer import Composer
 from b70ctl.edge.daemon import Daemon
 from b70ctl.edge.filling import Prepared
 from b70ctl.edge.steps import take
+from b70ctl.edge.store import PROVEN_LOG
 from b70ctl.errors import B70Error, DaemonAway, DaemonError, EngineError, MachineError, Refused
-from tests.making import a_release
+from tests.making import a_release, resolved
 from tests.stub_daemon import StubDaemon, absence, refusal
 from tests.stub_site import NEW, OLD, a_stub_site, counting_disk
 
@@ -85,6 +89,65 @@ def test_a_container_that_is_there_is_started_and_not_made_anew(site):
     do(site, Verb.STOP)
     do(site, Verb.START)
     assert site.daemon.named("start", "up") == [("start", f"c-{OLD.id}")]
+
+
+SCRIPT = "5" * 64
+SCRIPTED = a_release(
+    7, "scripted", contents={"files/s/s.py": SCRIPT},
+    deployment=resolved(name="scripted").model_copy(
+        update={"files": (Order(kind="copy", to="files/s/s.py", target="/opt/s.py", name="s"),)}),
+)  # fmt: skip
+
+
+def marks(*names):
+    """The folder of a container where its start scripts leave their marks."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        folder = tarfile.TarInfo("done")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for name in names:
+            archive.addfile(tarfile.TarInfo(f"done/{name}"))
+    return buffer.getvalue()
+
+
+def stopped_scripted(site, archive=None, release=SCRIPTED, state="exited"):
+    site.daemon.containers.clear()
+    site.keep(release)
+    container = site.daemon.add(release, state)
+    if archive:
+        site.daemon.archives[container] = archive
+    return container
+
+
+def test_a_container_whose_start_scripts_came_to_their_end_is_started_and_not_made_anew(site):
+    container = stopped_scripted(site, marks(SCRIPT, "6" * 64))
+    do(site, Verb.START, SCRIPTED)
+    assert site.daemon.named("start", "up", "remove") == [("start", container)]
+
+
+@pytest.mark.parametrize("archive", [None, marks(), marks("6" * 64)], ids=["none", "empty", "another"])
+@pytest.mark.parametrize("state", ["exited", "created", "restarting"])
+def test_a_container_whose_start_script_was_cut_off_is_made_anew_and_leaves_its_log(site, archive, state):
+    container = stopped_scripted(site, archive, state=state)
+    do(site, Verb.START, SCRIPTED)
+    assert site.daemon.named("start", "up", "remove") == [("remove", container), ("up", SCRIPTED.id)]
+    assert f"log of {container}" in (site.store.release_folder(SCRIPTED.id) / PROVEN_LOG).read_text()
+    assert site.daemon.running_releases() == [SCRIPTED.id]
+
+
+def test_a_log_that_cannot_be_had_does_not_keep_a_half_edited_container(site):
+    stopped_scripted(site)
+    site.daemon.on("logs", refusal)
+    do(site, Verb.START, SCRIPTED)
+    assert site.daemon.running_releases() == [SCRIPTED.id]
+
+
+def test_a_release_that_knows_no_hash_of_its_script_starts_from_a_fresh_container(site):
+    old = SCRIPTED.model_copy(update={"contents": {}})
+    container = stopped_scripted(site, marks(SCRIPT), release=old)
+    do(site, Verb.START, old)
+    assert site.daemon.named("up", "remove") == [("remove", container), ("up", old.id)]
 
 
 def test_a_container_that_is_not_there_is_made_with_its_network_and_its_cache(site):

@@ -56,7 +56,7 @@ def bench(
 
     Example: b70ctl kernels bench --presets k8v4,k3v4_nc
     """
-    told = ["--presets", presets] if presets else []
+    told = ["--presets", presets] if presets is not None else []
     _run(ctx, "bench", told, profile, local=local, dry_run=dry_run, json=json)
 
 
@@ -82,8 +82,8 @@ def tune(
 
     Example: b70ctl kernels tune --head-sizes 128 --workers 8
     """
-    told = ["--presets", presets] if presets else []
-    told += ["--head-sizes", head_sizes] if head_sizes else []
+    told = ["--presets", presets] if presets is not None else []
+    told += ["--head-sizes", head_sizes] if head_sizes is not None else []
     told += ["--workers", str(workers)] if workers > 1 else []
     _run(ctx, "tune", told, profile, local=local, dry_run=dry_run, json=json)
 

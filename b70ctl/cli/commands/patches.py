@@ -111,7 +111,7 @@ def accept(
 
     Example: b70ctl patches accept marlin-moe-xpu:5fa2dcf8… --image intel/vllm:latest
     """
-    from b70ctl.cli import patches
+    from b70ctl.cli import accepting
     from b70ctl.cli.here import Here
 
-    patches.accept(Here(ctx), base, image)
+    accepting.accept(Here(ctx), base, image)

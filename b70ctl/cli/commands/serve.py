@@ -68,7 +68,12 @@ def stop(
     engine.stop(Here(ctx, json=json), yes=yes, dry_run=dry_run)
 
 
-def start(ctx: typer.Context, dry_run: options.DryRun = False, json: options.Json = False) -> None:
+def start(
+    ctx: typer.Context,
+    yes: options.Yes = False,  # noqa: ARG001 - nothing is asked, and scripts say it to every command
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+) -> None:
     """Start the engine that was stopped, follow its boot, and prove it.
 
     Example: b70ctl start

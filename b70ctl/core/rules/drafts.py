@@ -31,8 +31,10 @@ def draft_limit(case: Case) -> Iterable[Remark]:
     draft = draft_of(case.profile)
     if speculative is None or draft is None or speculative.method not in NEEDS_DRAFT:
         return
-    given, wanted = lifted(draft.overrides), case.profile.engine.max_model_len
-    limit = given or case.draft.limit
+    # where the config is known, only the key that it has lifts anything
+    known = case.draft.limit is not None
+    given = lifted({key: value for key, value in draft.overrides.items() if not known or key == case.draft.key})
+    wanted, limit = case.profile.engine.max_model_len, given or case.draft.limit
     where = f"speculative.draft.overrides.{case.draft.key}"
     if _lifts_itself(case, speculative.method):
         if given is not None:

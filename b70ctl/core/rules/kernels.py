@@ -12,6 +12,7 @@ from b70ctl.core.rules.case import Case, Remark, Rule, error, warning
 
 QUIET = frozenset({"WARNING", "ERROR", "CRITICAL"})
 PLUGINS = "VLLM_PLUGINS"
+OTHER_MAKER = "NVIDIA"
 
 
 def kernels_unused(case: Case) -> Iterable[Remark]:
@@ -23,6 +24,24 @@ def kernels_unused(case: Case) -> Iterable[Remark]:
             f"our kernels serve TurboQuant's caches, and this one is {case.profile.engine.kv_cache_dtype or 'auto'}: "
             "vLLM will load the plugin and never call it",
             "kernels: image, or engine.kv_cache_dtype: turboquant_k8v4",
+        )
+
+
+def kernels_cardless(case: Case) -> Iterable[Remark]:
+    """The kernels are for a card."""
+    if case.ours and case.profile.cards == "none":
+        yield warning("kernels", "our kernels run on a card, and `cards: none` gives the engine none", "kernels: image")
+
+
+def kernels_tuned_elsewhere(case: Case) -> Iterable[Remark]:
+    """The site's tile sizes are of a card of the same maker."""
+    device = case.kernels.tuned_on if case.ours and case.kernels else None
+    if device and device.startswith(OTHER_MAKER):
+        yield warning(
+            "kernels",
+            f"{case.kernels.table if case.kernels else None} was measured on {device}, and on an Intel card the "
+            "kernels refuse another maker's table",
+            "b70ctl kernels tune, on this card; or remove the file, and the shipped tile sizes are used",
         )
 
 
@@ -120,6 +139,8 @@ def _span(proven: Sequence[str]) -> str:
 
 RULES = (
     Rule("kernels-unused", "the plugin takes the place of the TURBOQUANT backend alone", kernels_unused),
+    Rule("kernels-cardless", "they are compiled for a GPU", kernels_cardless),
+    Rule("kernels-tuned-elsewhere", "its options are for another compiler", kernels_tuned_elsewhere),
     Rule("kernels-twice", "importlib keeps the first of two packages of one name", kernels_twice),
     Rule("kernels-left-out", "vLLM goes on with its own backend", kernels_left_out),
     Rule("kernels-unheard", "a process that says nothing is not proven", kernels_unheard),
