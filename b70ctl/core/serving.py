@@ -19,7 +19,7 @@ HF_CACHE = "/root/.cache/huggingface"
 CACHE = "/var/cache/b70ctl"
 SCRIPTS = "/opt/b70ctl/start"
 DONE = "/opt/b70ctl/done"
-"""Where a container keeps which start scripts have come to their end in it: a file each, named by its sha256."""
+"""Where a container keeps which start scripts have come to their end in it: a file each, as `mark` names it."""
 SHUTDOWN_TIMEOUT = 30
 """Seconds in which vLLM finishes running requests after SIGTERM; its own default is 0, or 5 on XPU from 0.25.1."""
 
@@ -31,7 +31,7 @@ RUN_ONCE = f"""\
 set -e
 run_once() {{
   sum=$(sha256sum < "$1")
-  mark={DONE}/${{sum%% *}}
+  mark={DONE}/${{sum%% *}}-${{1##*/}}
   if [ -e "$mark" ]; then
     echo "b70ctl: $1 was run in this container before"
     return
@@ -41,6 +41,12 @@ run_once() {{
   : > "$mark"
 }}"""
 """What runs a start script where it has not come to its end in this container; one that fails stops the start."""
+
+
+def mark(script: str, sha256: str) -> str:
+    """The name of a start script's mark; two of the same content, as programs for two places may be, have two."""
+    return f"{sha256}-{posixpath.basename(script)}"
+
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 

@@ -37,19 +37,22 @@ def secret_values(site: Site, root: Path) -> list[str]:
 
 def secret_places(site: Site, root: Path) -> dict[str, frozenset[str]]:
     """Where on this host secrets lie: the files that are named in site.yaml, and our own memory, which has copies."""
-    named = {f"secrets.{name}": root / expanded(secret.file) for name, secret in site.secrets.items() if secret.file}
-    return {what: names_of(path) for what, path in {**named, "the site's own memory": root / STATE}.items()}
+    memory = ("the site's own memory", root / STATE)
+    return {what: names_of(path) for what, path in (*_named(site, root), memory)}
 
 
 def secret_files(site: Site, root: Path) -> dict[Inode, str]:
     """Whose secret lies in a file, by what is the same under each of its names, a hard link among them."""
-    named = [("a release's secrets", path) for path in (root / STATE / "releases").glob(f"*/{SECRETS_FILE}")]
-    named += [(f"secrets.{name}", root / expanded(each.file)) for name, each in site.secrets.items() if each.file]
+    copies = [("a release's secrets", path) for path in (root / STATE / "releases").glob(f"*/{SECRETS_FILE}")]
     found: dict[Inode, str] = {}
-    for what, path in named:
+    for what, path in (*copies, *_named(site, root)):
         with contextlib.suppress(OSError):  # one that cannot be read is told elsewhere
             found[_inode(path)] = what
     return found
+
+
+def _named(site: Site, root: Path) -> list[tuple[str, Path]]:
+    return [(f"secrets.{name}", root / expanded(each.file)) for name, each in site.secrets.items() if each.file]
 
 
 def refuse_secret(path: Path, hidden: Mapping[Inode, str]) -> None:

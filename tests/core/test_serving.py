@@ -19,6 +19,7 @@ from b70ctl.core.serving import (
     entrypoint,
     environment,
     flag,
+    mark,
     model_argument,
     speculative_config,
 )
@@ -221,8 +222,16 @@ def test_a_start_script_that_came_to_its_end_is_not_run_again_in_its_container(t
     assert first == "one\na two's\nserved\n"
     assert again.splitlines()[-1] == "served"
     assert again.count("was run in this container before") == 2
-    names = {hashlib.sha256(file.read_bytes()).hexdigest() for file in tmp_path.glob("*.py")}
+    names = {mark(str(file), hashlib.sha256(file.read_bytes()).hexdigest()) for file in tmp_path.glob("*.py")}
     assert {file.name for file in (tmp_path / "done").iterdir()} == names
+
+
+@pytest.mark.process
+def test_two_start_scripts_of_the_same_content_are_both_run(tmp_path):
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text("import sys\nprint(sys.argv[0].rpartition('/')[2])\n")
+    start = started("vllm-openai", tmp_path, tmp_path / "one.py", tmp_path / "two.py")
+    assert subprocess.check_output([*start, "echo", "served"], text=True) == "one.py\ntwo.py\nserved\n"
 
 
 @pytest.mark.process

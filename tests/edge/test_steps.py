@@ -121,12 +121,15 @@ def stopped_scripted(site, archive=None, release=SCRIPTED, state="exited"):
 
 
 def test_a_container_whose_start_scripts_came_to_their_end_is_started_and_not_made_anew(site):
-    container = stopped_scripted(site, marks(SCRIPT, "6" * 64))
+    container = stopped_scripted(site, marks(f"{SCRIPT}-s.py", "6" * 64))
     do(site, Verb.START, SCRIPTED)
     assert site.daemon.named("start", "up", "remove") == [("start", container)]
 
 
-@pytest.mark.parametrize("archive", [None, marks(), marks("6" * 64)], ids=["none", "empty", "another"])
+@pytest.mark.parametrize(
+    "archive", [None, marks(), marks("6" * 64 + "-s.py"), marks(f"{SCRIPT}-t.py")],
+    ids=["none", "empty", "another content", "another script"],
+)  # fmt: skip
 @pytest.mark.parametrize("state", ["exited", "created", "restarting"])
 def test_a_container_whose_start_script_was_cut_off_is_made_anew_and_leaves_its_log(site, archive, state):
     container = stopped_scripted(site, archive, state=state)
