@@ -69,6 +69,18 @@ def test_behind_a_sink_the_other_tokens_are_not_lost(shape: Shape) -> None:
         gates.sink(REAL, shape, *each)
 
 
+@pytest.mark.parametrize("shape", EVERY_CACHE[2:], ids=str)
+def test_long_keys_and_the_small_queries_that_fit_them_keep_their_digits(shape: Shape) -> None:
+    norm = 10_000.0
+    ((keys, values),) = random_tokens(shape, [37])
+    keys = torch.zeros_like(keys)
+    keys[:, :, 3] = torch.linspace(-norm, norm, 37)[:, None]
+    for highest in (1.0, 12.0):
+        query = torch.zeros(2, shape.heads, shape.head_size)
+        query[..., 3] = highest * shape.head_size**0.5 / norm
+        gates.accuracy(call(REAL, shape, [(37, 2)], tokens=[(keys, values)], query=query), config(REAL, 2))
+
+
 @every_cache
 @pytest.mark.parametrize("spread", [8.0, 20.0])
 def test_sharp_scores_lose_nothing(shape: Shape, spread: float, record_property: Record) -> None:
