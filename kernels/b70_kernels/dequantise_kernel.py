@@ -57,10 +57,10 @@ def dequantise_tokens(
                                                      PAGE, KEY_BITS, VALUE_BITS, PLANAR)  # fmt: skip
     scale = value_scale[:, None]
     middle = middle[:, None]
-    store_tile(values, row, value_0.to(tl.float32) * scale + middle, w, mask, D, PLANAR, 0)
-    store_tile(values, row, value_1.to(tl.float32) * scale + middle, w, mask, D, PLANAR, 1)
-    store_tile(values, row, value_2.to(tl.float32) * scale + middle, w, mask, D, PLANAR, 2)
-    store_tile(values, row, value_3.to(tl.float32) * scale + middle, w, mask, D, PLANAR, 3)
+    store_tile(values, row, tl.fma(value_0.to(tl.float32), scale, middle), w, mask, D, PLANAR, 0)
+    store_tile(values, row, tl.fma(value_1.to(tl.float32), scale, middle), w, mask, D, PLANAR, 1)
+    store_tile(values, row, tl.fma(value_2.to(tl.float32), scale, middle), w, mask, D, PLANAR, 2)
+    store_tile(values, row, tl.fma(value_3.to(tl.float32), scale, middle), w, mask, D, PLANAR, 3)
 
 
 @triton.jit

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import functools
 import itertools
+import math
 import os
 import sys
 import tempfile
@@ -34,7 +35,8 @@ from .workload import Batch, batch
 GROUP, KV_HEADS = 8, 4
 POSITIONS = {16: 1, 32: 4, 64: 8}
 """Query positions that make a tile of so many rows."""
-REQUESTS, TOKENS = 4, 8192
+BATCHES = (4, 8192), (1, 131072)
+"""Requests and the length of each: what is fastest for several contexts may be slow for a long one (a fifth, H200)."""
 PROGRAMS = (128, 256, 512)
 JOBS_EACH = 24
 """Candidates that one process compiles: compilers keep memory."""
@@ -110,28 +112,35 @@ def right(every: Sequence[Candidate], device: torch.device, processes: int) -> l
     return [each for each in every if each in good]
 
 
-def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float] | None:
-    """Of candidates for one row of the table, and its microseconds; None where none can be timed."""
-    first = those[0]
-    size = REQUESTS * TOKENS * KV_HEADS * PRESETS[first.preset].slot_bytes(first.head_size)
-    batches = [_batch(first, device, [TOKENS] * REQUESTS, seed) for seed in range(min(copies(size), 12))]
-    timed: list[tuple[float, Candidate, int]] = []
+def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]] | None:
+    """Of candidates for one row of the table, and its microseconds for each of BATCHES; None where none can be timed.
+
+    The one with the smallest product: a tenth of either batch counts alike.
+    """
+    filled = [_filled(those[0], device, *each) for each in BATCHES]
+    timed: list[tuple[list[float], Candidate, int]] = []
     for candidate, programs in itertools.product(those, PROGRAMS):
         try:
-            timed.append((_timed(candidate, programs, batches), candidate, programs))
+            timed.append(([_timed(candidate, programs, each) for each in filled], candidate, programs))
         except Exception as error:  # noqa: BLE001 - one that does not run at this size is no candidate
             _leave_out(candidate, f"{programs} programs: {_told(error)}")
     if not timed:
         return None
-    best, candidate, programs = min(timed, key=lambda each: each[0])
+    best, candidate, programs = min(timed, key=lambda each: math.prod(each[0]))
     config = candidate.config(device, 1)
     return Choice(config.keys, config.warps, config.stages, programs, config.native_fp8, config.paired,
                   config.options), best  # fmt: skip
 
 
+def _filled(candidate: Candidate, device: torch.device, requests: int, tokens: int) -> list[Batch]:
+    """As many batches as the device's cache does not hold."""
+    size = requests * tokens * KV_HEADS * PRESETS[candidate.preset].slot_bytes(candidate.head_size)
+    return [_batch(candidate, device, [tokens] * requests, seed) for seed in range(min(copies(size), 12))]
+
+
 def _timed(candidate: Candidate, programs: int, batches: Sequence[Batch]) -> float:
-    splits = max(1, programs // (REQUESTS * KV_HEADS))
-    query = batches[0].query
+    query, requests = batches[0].query, batches[0].seq_lens.numel()
+    splits = max(1, programs // (requests * KV_HEADS))
     room = attention.scratch(query.shape[0], KV_HEADS * GROUP, splits, candidate.head_size, query.device)
     calls = [functools.partial(_attend, candidate, each, splits, room=room) for each in batches]
     return microseconds(calls, query.device)
@@ -168,7 +177,8 @@ def measured(key: Key, those: Sequence[Candidate], device: torch.device) -> Choi
     try:
         if those and (found := fastest(those, device)):
             choice, best = found
-            print(f"{best:8.1f} us  {key[0]:8} rows {key[1]:2} head {key[2]:3}  {choice}", flush=True)
+            took = "".join(f"{each:8.1f}" for each in best)
+            print(f"{took} us  {key[0]:8} rows {key[1]:2} head {key[2]:3}  {choice}", flush=True)
             return choice
     except Exception as error:  # noqa: BLE001 - whatever ends a row, the next may be measured
         fault = _told(error)

@@ -111,7 +111,8 @@ def load_scales(cache, head, slot, token_stride, D: tl.constexpr, PAGE: tl.const
         value = halves + (1 if rotated else 0) + D * VALUE_BITS // 16
         zero = value + 1
     scale = tl.load(value).to(tl.float32)
-    middle = tl.load(zero).to(tl.float32) + scale * (8.0 if VALUE_BITS == 4 else 4.0)
+    centre = tl.full(scale.shape, 8.0 if VALUE_BITS == 4 else 4.0, tl.float32)
+    middle = tl.fma(scale, centre, tl.load(zero).to(tl.float32))
     key = tl.load(halves).to(tl.float32) if rotated else tl.full(scale.shape, 1.0, tl.float32)
     return key, scale, middle
 

@@ -203,12 +203,14 @@ def future_changes_nothing(kit: Kit, shape: Shape, length: int, q_len: int, spli
         )
 
 
-def verify_is_decode(kit: Kit, shape: Shape, length: int, q_len: int, splits: int = 1, **options: Any) -> None:
+def verify_is_decode(kit: Kit, shape: Shape, length: int, q_len: int, splits: int = 1, tiles: Any = None,
+                     **options: Any) -> None:  # fmt: skip
     """A row of a verify is the decode at its length: bit for bit with one split, else but for the order of adding."""
+    tiles = tiles or config(kit, splits)
     of = call(kit, shape, [(length, q_len)])
     lengths = range(length - q_len + 1, length + 1)
     alone = of.asked(lengths, [1] * q_len, of.query, [0] * q_len)
-    verified, decoded = (attended(each, config(kit, splits), **options) for each in (of, alone))
+    verified, decoded = (attended(each, tiles, **options) for each in (of, alone))
     if splits == 1:
         assert same_bits(verified, decoded), f"{shape}: a verify differs from decodes"
     assert float(row_errors(verified, decoded).max()) <= OTHER_ORDER

@@ -19,8 +19,8 @@ from kernel_scope import DEVICE
 
 OLD = Choice(16, 8, 1, 77)
 NEW = Choice(128, 2, 3, 128)
-QUICK = {"REQUESTS": 1, "TOKENS": 40, "PROGRAMS": (4, 8), "copies": lambda size: 2}
-Fastest = Callable[[Sequence[Candidate], torch.device], tuple[Choice, float] | None]
+QUICK = {"BATCHES": ((1, 40), (2, 20)), "PROGRAMS": (4, 8), "copies": lambda size: 2}
+Fastest = Callable[[Sequence[Candidate], torch.device], tuple[Choice, list[float]] | None]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fastest], list[int]]:
     def by(fastest: Fastest) -> list[int]:
         asked: list[int] = []
 
-        def noted(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float] | None:
+        def noted(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]] | None:
             asked.append(those[0].rows)
             return fastest(those, device)
 
@@ -63,7 +63,7 @@ def choices(out: Path) -> dict[int, Choice]:
 
 
 def test_rows_are_added_to_those_that_the_file_has(out: Path, measured: Callable[[Fastest], list[int]]) -> None:
-    asked = measured(lambda those, device: (NEW, 1.0))
+    asked = measured(lambda those, device: (NEW, [1.0, 2.0]))
     assert run(out) == 0
     assert asked == [16, 32, 64]
     assert choices(out) == {16: NEW, 32: NEW, 64: NEW}
@@ -73,9 +73,9 @@ def test_rows_are_added_to_those_that_the_file_has(out: Path, measured: Callable
 def test_every_row_is_on_disk_before_the_next_is_measured(out: Path, measured: Callable[[Fastest], list[int]]) -> None:
     seen: list[dict[int, Choice]] = []
 
-    def look(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float]:
+    def look(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]]:
         seen.append(choices(out))
-        return NEW, 1.0
+        return NEW, [1.0, 2.0]
 
     measured(look)
     run(out)
@@ -85,10 +85,10 @@ def test_every_row_is_on_disk_before_the_next_is_measured(out: Path, measured: C
 def test_what_another_run_writes_meanwhile_stays(out: Path, measured: Callable[[Fastest], list[int]]) -> None:
     key = ("4bit_nc", 16, 128)
 
-    def beside(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float]:
+    def beside(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]]:
         table = tuning_table.load(out)
         tuning_table.write(out, tuning_table.dump("before", table | {key: OLD}))
-        return NEW, 1.0
+        return NEW, [1.0, 2.0]
 
     measured(beside)
     assert run(out) == 0
@@ -100,9 +100,9 @@ def test_what_another_run_writes_meanwhile_stays(out: Path, measured: Callable[[
 def test_a_row_that_cannot_be_measured_keeps_what_it_had_and_the_rest_goes_on(
     out: Path, measured: Callable[[Fastest], list[int]], capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
-    def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float] | None:
+    def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]] | None:
         if those[0].rows != 32:
-            return NEW, 1.0
+            return NEW, [1.0, 2.0]
         if how == "raises":
             raise RuntimeError("out of memory")
         return None
@@ -117,7 +117,7 @@ def test_a_row_that_cannot_be_measured_keeps_what_it_had_and_the_rest_goes_on(
 def test_a_row_without_a_right_candidate_is_not_measured(
     out: Path, measured: Callable[[Fastest], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = measured(lambda those, device: (NEW, 1.0))
+    asked = measured(lambda those, device: (NEW, [1.0, 2.0]))
     monkeypatch.setattr(tune, "right", lambda every, *_: [each for each in every if each.rows == 16])
     assert run(out) == 1
     assert asked == [16]
@@ -127,10 +127,10 @@ def test_a_row_without_a_right_candidate_is_not_measured(
 def test_an_interrupt_loses_one_row_at_most(
     out: Path, measured: Callable[[Fastest], list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float]:
+    def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]]:
         if those[0].rows == 64:
             raise KeyboardInterrupt
-        return NEW, 1.0
+        return NEW, [1.0, 2.0]
 
     measured(fastest)
     assert run(out) == 130
@@ -141,10 +141,10 @@ def test_an_interrupt_loses_one_row_at_most(
 def test_a_row_that_cannot_be_written_ends_the_run_in_words(
     out: Path, measured: Callable[[Fastest], list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, float]:
+    def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, list[float]]:
         if those[0].rows == 32:
             shutil.rmtree(out.parent)
-        return NEW, 1.0
+        return NEW, [1.0, 2.0]
 
     asked = measured(fastest)
     assert run(out) == 1
@@ -164,7 +164,7 @@ def test_odd_words_are_refused_before_anything_is_measured(
     out: Path, measured: Callable[[Fastest], list[int]], capsys: pytest.CaptureFixture[str],
     words: list[str], said: str,
 ) -> None:  # fmt: skip
-    asked = measured(lambda those, device: (NEW, 1.0))
+    asked = measured(lambda those, device: (NEW, [1.0, 2.0]))
     with pytest.raises(SystemExit) as ended:
         run(out, *words)
     assert (ended.value.code, asked) == (2, [])
@@ -174,7 +174,7 @@ def test_odd_words_are_refused_before_anything_is_measured(
 def test_a_file_that_is_no_table_or_cannot_be_written_is_refused_before_anything_is_measured(
     tmp_path: Path, measured: Callable[[Fastest], list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = measured(lambda those, device: (NEW, 1.0))
+    asked = measured(lambda those, device: (NEW, [1.0, 2.0]))
     (tmp_path / "broken.json").write_text('{"device": "x", "rows": [{}]}')
     foreign = "NVIDIA H200" if DEVICE == "xpu" else "Intel(R) Arc(TM)"
     (tmp_path / "foreign.json").write_text(tuning_table.dump(foreign, {}))
@@ -231,6 +231,16 @@ def test_the_fastest_candidate_is_one_of_those_that_run(quick: None, capsys: pyt
     assert found[0].programs in QUICK["PROGRAMS"]  # type: ignore[operator]
     assert re.search(r"left out: .*keys=24.*: 4 programs: ", capsys.readouterr().err)
     assert tune.fastest([odd], torch.device(DEVICE)) is None
+
+
+def test_the_fastest_is_so_for_several_contexts_and_for_a_long_one(
+    quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {(2, 1): 10.0, (2, 2): 40.0, (4, 1): 11.0, (4, 2): 20.0, (8, 1): 50.0, (8, 2): 19.0}
+    monkeypatch.setattr(tune, "_timed", lambda each, programs, of: times[each.warps, of[0].seq_lens.numel()] + programs)
+    found = tune.fastest([Candidate("k8v4", 16, 64, 64, warps, 1) for warps in (2, 4, 8)], torch.device(DEVICE))
+    assert found is not None
+    assert (found[0].warps, found[0].programs, found[1]) == (4, 4, [15.0, 24.0])
 
 
 def test_a_candidate_passes_by_its_numbers_alone(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

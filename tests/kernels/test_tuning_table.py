@@ -59,8 +59,13 @@ def test_modes_of_registers_are_called_as_that_triton_calls_them(version: str, s
     assert given["grf_mode"] == "large"
     for others in ({"maxnreg": 128}, {"grf_mode": "auto"}, {"grf_mode": "default"}, {}):
         assert tuning.spoken(others, version) == others
-    assert tuning.Config(16, 32, 4, 1, 1, options=given).compiler_options == tuning.spoken(given, triton.__version__)
-    assert tuning.INTEL.compiler_options == tuning.spoken(tuning.INTEL.options, triton.__version__)
+
+
+def test_every_launch_speaks_to_its_compiler_and_lets_it_fuse_nothing_by_itself() -> None:
+    given = {"grf_mode": "large", "num_stages": 1}
+    for launched in (tuning.Config(16, 32, 4, 1, 1, options=given), tuning.INTEL, tuning.OTHERS):
+        said = launched.compiler_options
+        assert said == {"enable_fp_fusion": False, **tuning.spoken(launched.options, triton.__version__)}
 
 
 def text(*rows: object, device: object = "a card") -> str:
