@@ -60,12 +60,12 @@ class Candidate:
         """The row of the table."""
         return self.preset, self.rows, self.head_size
 
-    def config(self, device: torch.device, splits: int) -> tuning.Config:
-        """For a launch on this device."""
+    def choice(self, device: torch.device, programs: int) -> Choice:
+        """As a row of this device's table says it."""
         intel = device.type == "xpu"
         options = {"grf_mode": "large"} if intel else {"maxnreg": self.registers} if self.registers else {}
         native = self.preset == "k8v4" and tuning.converts_fp8(device)
-        return tuning.Config(self.rows, self.keys, self.warps, self.stages, splits, native, intel, options)
+        return Choice(self.keys, self.warps, self.stages, programs, native, intel, options)
 
 
 def candidates(presets: Sequence[str], head_sizes: Sequence[int], kind: str) -> Iterator[Candidate]:
@@ -127,9 +127,7 @@ def fastest(those: Sequence[Candidate], device: torch.device) -> tuple[Choice, l
     if not timed:
         return None
     best, candidate, programs = min(timed, key=lambda each: math.prod(each[0]))
-    config = candidate.config(device, 1)
-    return Choice(config.keys, config.warps, config.stages, programs, config.native_fp8, config.paired,
-                  config.options), best  # fmt: skip
+    return candidate.choice(device, programs), best
 
 
 def _filled(candidate: Candidate, device: torch.device, requests: int, tokens: int) -> list[Batch]:
@@ -164,7 +162,7 @@ def _batch(candidate: Candidate, device: torch.device, lengths: list[int], seed:
 
 def _attend(candidate: Candidate, each: Batch, splits: int, out: torch.Tensor | None = None,
             room: attention.Scratch | None = None) -> torch.Tensor:  # fmt: skip
-    config = candidate.config(each.query.device, splits)
+    config = tuning.launching(candidate.choice(each.query.device, PROGRAMS[0]), candidate.rows, splits)
     return attention.attend(
         each.query, each.cache, each.block_table, each.seq_lens, each.query_start, each.longest_query,
         config=config, out=out, room=room,

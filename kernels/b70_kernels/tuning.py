@@ -23,8 +23,8 @@ spills and the shortest loop (`make tune-xpu`)."""
 
 
 UNFUSED = {"enable_fp_fusion": False}
-"""A multiplication and an addition become one step where a kernel says `tl.fma`, and nowhere else. Left to itself NVIDIA's
-compiler does so in some rows of a tile and not in others, and a row of a verify was not the decode to the bit (H200)."""
+"""A multiplication and an addition become one step where a kernel says `tl.fma`, and nowhere else. Left to itself,
+NVIDIA's compiler does so in some rows of a tile and not in others: a row of a verify was not the decode to the bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,12 @@ def choose(device: torch.device, preset: Preset, head_size: int, rows: int, unit
     choice = _choices(device)[preset.name, tile, head_size]
     blocks = -(-rows // tile)
     splits = max(1, min(choice.programs // max(1, units * blocks), -(-tokens // choice.keys)))
-    return Config(tile, choice.keys, choice.warps, choice.stages, splits, choice.native_fp8, choice.paired,
+    return launching(choice, tile, splits)
+
+
+def launching(choice: Choice, rows: int, splits: int) -> Config:
+    """What a row of the table, for tiles of so many query rows, makes of a launch."""
+    return Config(rows, choice.keys, choice.warps, choice.stages, splits, choice.native_fp8, choice.paired,
                   choice.options)  # fmt: skip
 
 

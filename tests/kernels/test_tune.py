@@ -257,9 +257,8 @@ def test_candidates_are_for_what_the_device_can_do(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     tuning.converts_fp8.cache_clear()
     try:
-        config = Candidate("k8v4", 16, 64, 64, 4, 1).config(torch.device("cuda"), 1)
-        assert config.native_fp8 is native
-        assert not Candidate("k8v4", 16, 64, 64, 4, 1).config(torch.device("xpu"), 1).native_fp8
+        assert Candidate("k8v4", 16, 64, 64, 4, 1).choice(torch.device("cuda"), 128).native_fp8 is native
+        assert not Candidate("k8v4", 16, 64, 64, 4, 1).choice(torch.device("xpu"), 128).native_fp8
     finally:
         tuning.converts_fp8.cache_clear()
 
@@ -270,8 +269,7 @@ def test_every_row_has_candidates_that_a_table_may_hold(kind: str) -> None:
     assert len({each.key for each in every}) == 2 * 3 * 3
     device = torch.device("cpu" if kind == "cuda" else kind)
     for each in every:
-        config = each.config(device, 1)
-        choice = Choice(config.keys, config.warps, config.stages, 128, config.native_fp8, config.paired, config.options)
+        choice = each.choice(device, 128)
         assert tuning_table.parse(tuning_table.dump("x", {each.key: choice})).choices == {each.key: choice}
 
 

@@ -62,8 +62,7 @@ def choice(keys: int, warps: int) -> tuning_table.Choice:
 def judged(key: tuning_table.Key, candidate: tuning_table.Choice) -> Judged:
     """Compile and disassemble a candidate for one row of the table."""
     preset, rows, head_size = key
-    config = tuning.Config(rows, candidate.keys, candidate.warps, candidate.stages, 8, candidate.native_fp8,
-                           candidate.paired, candidate.options)  # fmt: skip
+    config = tuning.launching(candidate, rows, 8)
     module = compiling.attending(Recorder(), compiling.Shape(preset, head_size), config)["attend_splits"]
     return Judged(candidate, disassemble(FOLDER / "ocloc", module.name, module.spirv, module.flags, DEVICE))
 

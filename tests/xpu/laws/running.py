@@ -25,8 +25,7 @@ def simulator() -> Simulator:
 def config(preset: str, rows: int, head_size: int, splits: int) -> tuning.Config:
     """The tile sizes that an Intel card would run with."""
     choice = tuning.load(tuning.TABLES / "intel.json")[preset, rows, head_size]
-    return tuning.Config(rows, choice.keys, choice.warps, choice.stages, splits, choice.native_fp8, choice.paired,
-                         choice.options)  # fmt: skip
+    return tuning.launching(choice, rows, splits)
 
 
 def batch(
