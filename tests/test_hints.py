@@ -31,18 +31,38 @@ def unquoted(source):
 
 
 TYPED = re.compile(
-    r"(sudo )?(b70ctl|cat|command|docker|df|export|hf|journalctl|ls|mv|openssl|pip|ps|python3|rm|ss|systemctl)\b"
+    r"(sudo )?(b70ctl|cat|cd|command|docker|df|export|hf|journalctl|ls|mv|openssl|pip|ps|python3|rm|ss|systemctl)\b"
 )
+
+
+ANOTHER = re.compile(r"; |, or(?: as root)?: ")
+"""What stands between two commands of one hint."""
+
+
+def hinted(source):
+    """Every expression that is given as a hint, or has the name of one."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.keyword(arg="hint", value=value):
+                yield value
+            case ast.Assign(targets=[ast.Name(id="hint" | "HINT" | "_HINT")], value=value):
+                yield value
+
+
+def bare(source):
+    """Hints that are flags without their command, which no shell takes; so is one that begins with what is put in."""
+    return [f"line {node.lineno}: {text}" for node in hinted(source) for text in texts(node)
+            if any(re.match(r"-|\{\} \{\}", part) for part in ANOTHER.split(text))]  # fmt: skip
 
 
 def talking(source):
     """Hints that begin as a command and go on in words, so that they cannot be pasted; `, or: ` is another command."""
     found = []
-    for node in (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.keyword) and each.arg == "hint"):
-        for text in texts(node.value):
-            parts = re.split(r"; |, or: ", text)
+    for node in hinted(source):
+        for text in texts(node):
+            parts = ANOTHER.split(text)
             if TYPED.match(text) and any(", " in part or not TYPED.match(part) for part in parts if part != "{}"):
-                found.append(f"line {node.value.lineno}: {text}")
+                found.append(f"line {node.lineno}: {text}")
     return found
 
 
@@ -70,6 +90,26 @@ def test_a_hint_that_begins_as_a_command_is_one_to_its_end():
     assert {file: lines for file, lines in found.items() if lines} == {}
 
 
+def test_no_hint_is_a_flag_without_its_command():
+    found = {str(file.relative_to(PACKAGE)): bare(file.read_text()) for file in PACKAGE.rglob("*.py")}
+    assert {file: lines for file, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("hint", [
+    '"--set engine.max_model_len=1"', 'f"--port {free}"', '"--yes, or --dry-run to look"', '"ls, or: --port N"',
+    "f\"{flag} {','.join(known)}\"", '"b70ctl doctor" if x else "--here"',
+])  # fmt: skip
+def test_a_flag_without_its_command_would_be_found(hint):
+    assert bare(f"f(hint={hint})")
+    assert bare(f"hint = {hint}")
+    assert bare(f"_HINT = {hint}")
+
+
+@pytest.mark.parametrize("hint", ['"b70ctl render --all"', 'f"{path} --help"', '"leave out --here"', 'f"{hint}; ls"'])
+def test_a_flag_with_its_command_and_one_in_a_sentence_are_left_alone(hint):
+    assert not bare(f"f(hint={hint})")
+
+
 @pytest.mark.parametrize("hint", [
     '"b70ctl start, which starts it"', 'f"docker rm {x}, if you know it"', 'f"ls -l {x}; without it none is used"',
     "f\"{to_type('ls', x)}, or not\"",
@@ -77,6 +117,7 @@ def test_a_hint_that_begins_as_a_command_is_one_to_its_end():
 ])  # fmt: skip
 def test_a_hint_that_goes_on_in_words_would_be_found(hint):
     assert talking(f"f(hint={hint})")
+    assert talking(f"hint = {hint}")
 
 
 @pytest.mark.parametrize("hint", [

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from b70ctl.cli.here import Here
-from b70ctl.cli.linting import errors_of, line, own_files
+from b70ctl.cli.linting import errors_of, line
 from b70ctl.cli.profiles import schema_text
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
@@ -113,7 +113,7 @@ def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
     """Render one profile; False when it has an error, told already."""
     try:
         wanted = workshop.wanted(name, job.sets, port=job.port, any_status=True)
-        errors = [*errors_of(here, workshop, wanted), *own_files(here, wanted, shipped=not job.many)]
+        errors = errors_of(here, workshop, wanted, meant=not job.many)
         text = workshop.text(wanted.deployment, release_id(0, name, wanted.deployment.digest), PREVIEW)
     except B70Error as error:
         if not job.many:

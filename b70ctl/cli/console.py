@@ -87,7 +87,8 @@ class Console:
         """Say at once, before any work, that nobody can be asked."""
         if not yes and not can_ask():
             raise UsageError(
-                "this changes what serves, and nobody can be asked here", hint="--yes, or --dry-run to look"
+                "this changes what serves, and nobody can be asked here",
+                hint="run it again with --yes, or with --dry-run to look",
             )
 
     def confirm(self, question: str, *, yes: bool) -> bool:

@@ -22,7 +22,9 @@ from b70ctl.errors import B70Error, Exit, UsageError
 def doctor(here: Here, *, recording: Path | None, host_root: Path | None) -> None:
     """Ask everything, show the answers, exit 3 when something blocks; a record that is written is a success."""
     if recording and host_root:
-        raise UsageError("a record is not recorded again", hint="either --record or --host-root")
+        raise UsageError(
+            "a record is not recorded again", hint="b70ctl doctor --record DIR, or: b70ctl doctor --host-root DIR"
+        )
     facts = read_record(host_root) if host_root else hostasks.read_host(question(here))
     if recording:
         record(facts, recording)

@@ -15,7 +15,7 @@ from b70ctl.core.lint import Finding, FlagTable, lint
 from b70ctl.core.mounting import shows
 from b70ctl.core.patch import Patch
 from b70ctl.core.patchcheck import unknown_bases
-from b70ctl.core.patchset import orders, quarrels
+from b70ctl.core.patchset import brought, quarrels
 from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
 from b70ctl.core.rules.case import Severity
@@ -25,7 +25,7 @@ from b70ctl.edge.files import is_there
 from b70ctl.edge.filling import unfit
 from b70ctl.edge.imagefacts import all_kept
 from b70ctl.edge.preparing import Wanted, Workshop
-from b70ctl.edge.secretfiles import names_of, secret_places
+from b70ctl.edge.secretfiles import names_of, secret_files, secret_in, secret_places
 from b70ctl.errors import B70Error, Refused, to_type
 
 
@@ -37,15 +37,23 @@ def findings(
     What is still to be fetched for a shipped profile is no error unless that profile is `meant`.
     """
     written = here.catalog.profile(name, sets)
-    lacks: Severity = "error" if meant or written.origin == "site" else "warning"
     patches, facts = workshop.patched(written)
-    found = _judged(here, written, facts, patches, workshop.reach(written), workshop.kernels(written, facts))
+    return _found(here, workshop, written, facts, patches, workshop.kernels(written, facts), meant=meant)
+
+
+def errors_of(here: Here, workshop: Workshop, wanted: Wanted, *, meant: bool) -> list[Finding]:
+    """The errors among them, of a profile that is resolved already."""
+    found = _found(here, workshop, wanted.written, wanted.facts, wanted.patches, wanted.kernels, meant=meant)
+    return [finding for finding in found if finding.severity == "error"]
+
+
+def _found(
+    here: Here, workshop: Workshop, written: Written, facts: ImageFacts, patches: dict[str, Patch],
+    kernels: Kernels | None, *, meant: bool,
+) -> tuple[Finding, ...]:  # fmt: skip
+    lacks: Severity = "error" if meant or written.origin == "site" else "warning"
+    found = _judged(here, written, facts, patches, workshop.reach(written), kernels)
     return (*_of_patches(here, workshop, facts, patches, lacks), *_of_draft(here, workshop, written, lacks), *found)
-
-
-def errors_of(here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
-    """What the rules say cannot work."""
-    return _of("error", here, workshop, wanted)
 
 
 def _of(severity: Severity, here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
@@ -66,17 +74,35 @@ def _judged(
 
 def _mounted_secrets(here: Here, profile: Profile) -> Iterator[Finding]:
     """Mounts by which the engine, and whoever reads its release, would have the site's secrets under another name."""
-    root = here.root
-    places = secret_places(here.catalog.site, root) if root and profile.mounts else {}
+    for number, shown in _secrets_shown(here, profile).items():
+        yield Finding("mounted-secret", "error", f"mounts.{number}",
+                      f"{profile.mounts[number].source} shows {', and '.join(shown)}",
+                      "mount a folder that holds just what the engine needs")  # fmt: skip
+
+
+def _secrets_shown(here: Here, profile: Profile) -> dict[int, list[str]]:
+    """Which secrets each mount would show, by its number; none for one that shows nothing."""
+    if (root := here.root) is None or not profile.mounts:
+        return {}
+    places, files = secret_places(here.catalog.site, root), secret_files(here.catalog.site, root)
+    found = {}
     for number, mount in enumerate(profile.mounts):
-        mounted = names_of(root / mount.source) if root else frozenset[str]()
-        for what, hidden in places.items():
-            if shows(mounted, hidden):
-                named = os.path.normpath(Path(str(root)) / mount.source)
-                other = "" if shows({named}, {min(hidden)}) else ", by another name"
-                yield Finding("mounted-secret", "error", f"mounts.{number}",
-                              f"{mount.source} shows {what}, which lies at {min(hidden)}{other}",
-                              "mount a folder that holds just what the engine needs")  # fmt: skip
+        path = root / mount.source
+        named, mounted = os.path.normpath(path), names_of(path)
+        shown = [f"{what}, which lies at {min(hidden)}" + ("" if shows({named}, {min(hidden)}) else ", by another name")
+                 for what, hidden in places.items() if shows(mounted, hidden)]  # fmt: skip
+        if not shown and (linked := secret_in(path, files)):
+            shown = [f"{linked} by another name: it is a hard link to its file"]
+        if shown:
+            found[number] = shown
+    return found
+
+
+def unrefused(here: Here, wanted: Wanted) -> list[Order]:
+    """A release's files, but for the mounts that the rules refuse for a secret: once is enough."""
+    profile, place = wanted.written.profile, here.workshop(docker=True).place
+    told = {place.path(profile.mounts[number].source) for number in _secrets_shown(here, profile)}
+    return [order for order in wanted.deployment.files if order.name != "mounts" or order.source not in told]
 
 
 def _gates(here: Here) -> dict[str, list[str]]:
@@ -97,31 +123,20 @@ def _of_patches(
     wrong: list[B70Error] = [*quarrels(patches)]
     needed: list[Order] = []
     accepted, known = workshop.lock.accepted(), _asked(workshop, facts)
-    anywhere = facts.model_copy(update={"site_packages": facts.site_packages or "/"})
     for name, patch in patches.items():
         # a tag may have been moved: what is told holds for every image that had it
         told = [unknown_bases(name, patch, each, accepted) for each in known]
         wrong += told[0] if all(told) else []
         try:
-            needed += orders([name], workshop.place, anywhere, patches)
+            needed += brought(name, patch, workshop.place)
         except Refused as error:
             wrong.append(error)
     found = [Finding("patch", "error", "patches", each.what, each.hint) for each in wrong]
     for order in needed if here.root else ():
-        severity = "error" if is_there(order.source) else lacks
+        # what lies there broken, as a link to nowhere, is not to be fetched but mended
+        severity = "error" if os.path.lexists(order.source) else lacks
         found += (Finding("patch", severity, "patches", each.what, each.hint) for each in unfit([order], patches))
     return found
-
-
-def own_files(here: Here, wanted: Wanted, *, shipped: bool) -> list[Finding]:
-    """What a release would lack of the site's files that a profile's patches name; of a `shipped` one only if so asked.
-
-    They belong to the site, and are there wherever it is checked out.
-    """
-    if here.root is None or not (shipped or wanted.written.origin == "site"):
-        return []
-    needed = [order for order in wanted.deployment.files if order.kind in ("copy", "overlay")]
-    return [Finding("patch", "error", "patches", each.what, each.hint) for each in unfit(needed, wanted.patches)]
 
 
 def _of_draft(here: Here, workshop: Workshop, written: Written, lacks: Severity) -> Iterator[Finding]:
@@ -143,7 +158,13 @@ def _of_draft(here: Here, workshop: Workshop, written: Written, lacks: Severity)
                           where or to_type("ls", what.parent.parent))  # fmt: skip
         return
     try:
-        overridden(config(file), given.overrides)
+        read = config(file)
+    except Refused as error:
+        # nothing of it is written anew without overrides, but how far the draft reaches is not known either
+        yield Finding("draft", "error" if given.overrides else "warning", "speculative.draft", error.what, error.hint)
+        return
+    try:
+        overridden(read, given.overrides)
     except Refused as error:
         yield Finding("draft", "error", "speculative.draft.overrides", error.what, error.hint)
 
@@ -156,7 +177,7 @@ def _asked(workshop: Workshop, facts: ImageFacts) -> list[ImageFacts]:
 
 def refusals(here: Here, wanted: Wanted) -> list[B70Error]:
     """What the rules say cannot work, as errors that stop a switch."""
-    return _told(errors_of(here, here.workshop(docker=True), wanted))
+    return _told(_of("error", here, here.workshop(docker=True), wanted))
 
 
 def doubts(here: Here, wanted: Wanted) -> list[B70Error]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 from difflib import unified_diff
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.cli.here import Here
 from b70ctl.core.image import ImageFacts, check_reference, parsed_version
 from b70ctl.core.patch import Answer, Checked, Edit, Patch
 from b70ctl.core.patchcheck import by_files, by_release, unread
-from b70ctl.core.patchset import refuse_taken
+from b70ctl.core.patchset import brought, refuse_taken
 from b70ctl.core.strict import NAME
 from b70ctl.errors import B70Error, Refused, UsageError
 
@@ -115,7 +114,7 @@ def _span(span: Any) -> str:
 
 
 def check(here: Here, image: str | None, vllm: str | None) -> None:
-    """What every patch is to an image or to a version: applies, needless, harmful, or unknown; with the reason."""
+    """What every patch is to an image or a version: applies, needless, harmful, unknown or broken; with the reason."""
     if (image is None) == (vllm is None):
         hint = "b70ctl patches check --image REF, or: b70ctl patches check --vllm 0.30.0"
         raise UsageError("give either an image or a version", hint=hint)
@@ -136,7 +135,7 @@ def check(here: Here, image: str | None, vllm: str | None) -> None:
 def _answer(here: Here, name: str, patch: Patch | B70Error, of: ImageFacts | str) -> Checked:
     """What a patch is to an image or to a version."""
     if isinstance(patch, B70Error):
-        return Checked(Answer.UNKNOWN, patch.what)
+        return Checked(Answer.BROKEN, patch.what)
     found = by_release(patch, of) if isinstance(of, str) else _by_image(here, name, patch, of)
     return _as_it_lies_here(here, name, patch, found)
 
@@ -157,29 +156,23 @@ def _by_image(here: Here, name: str, patch: Patch, facts: ImageFacts) -> Checked
 
 
 def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Checked:
-    """An answer, and which script of the patch this site has not got; one that is not the named one applies to none."""
-    folder = here.root / "patches" / name if here.root else None
-    if folder is None or found.answer is not Answer.APPLIES:
+    """An answer, and which file of the patch this site has not got; one that no release would carry applies to none."""
+    from b70ctl.edge.filling import unfit
+
+    if here.root is None or found.answer is not Answer.APPLIES:
         return found
-    for script in patch.scripts:
-        if other := _other_than(folder / script.file, script.sha256):
-            return Checked(Answer.UNKNOWN, f"{other}, and is refused: get it from {script.where}")
-    lacking = [script for script in patch.scripts if not (folder / script.file).is_file()]
-    if not lacking:
-        return found
-    get = "; ".join(f"{folder}/{script.file} is not here: get it from {script.where}" for script in lacking)
-    return Checked(found.answer, f"{get}; {found.reason}")
-
-
-def _other_than(file: Path, sha256: str | None) -> str | None:
-    """What is told of a file that is there and is not the one with that hash."""
-    from b70ctl.edge.carrying import read_carried
-
+    lacking: list[str] = []
     try:
-        found = hashlib.sha256(read_carried(file)).hexdigest() if sha256 else None
-    except OSError:
-        return None
-    return None if found == sha256 else f"{file} has sha256 {str(found)[:12]}…, not {str(sha256)[:12]}…"
+        needed = brought(name, patch, here.workshop(docker=False).place)
+    except Refused as refused:
+        return Checked(Answer.BROKEN, refused.what)
+    for order in needed:
+        for error in unfit([order], {name: patch}):
+            if os.path.lexists(order.source):
+                return Checked(Answer.BROKEN, f"{error.what} ({error.hint})")
+            get = f": get it from {error.hint}" if order.kind == "copy" else ""
+            lacking.append(f"{order.source} is not here{get}")
+    return Checked(found.answer, "; ".join([*lacking, found.reason]))
 
 
 def new(here: Here, name: str) -> None:

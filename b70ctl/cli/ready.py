@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from b70ctl.cli.here import Change, Here, is_root
-from b70ctl.cli.linting import refusals
+from b70ctl.cli.linting import refusals, unrefused
 from b70ctl.core.compose import project
 from b70ctl.core.patchcheck import unknown_bases
 from b70ctl.core.preflight import faults, refusal
@@ -55,7 +55,7 @@ def foreseen(here: Here, wanted: Wanted) -> list[B70Error]:
     patches = wanted.patches.items()
     bases = [error for name, patch in patches for error in unknown_bases(name, patch, wanted.facts, accepted)]
     hidden = secret_files(here.catalog.site, here.site_root)
-    return [*bases, *unfit(wanted.deployment.files, wanted.patches, hidden)]
+    return [*bases, *unfit(unrefused(here, wanted), wanted.patches, hidden)]
 
 
 def can_become(here: Here, wanted: Wanted, incumbent: Release | None, observed: Observed) -> None:

@@ -103,7 +103,7 @@ def _in_the_way(
     if wish.port in taken:
         free = next(port for port in range(DARK_PORT, 65536) if port not in taken and not listener(LOOPBACK, port))
         return [UsageError(f"--port {wish.port} is where clients come, and a window is to be dark",
-                           hint=f"--port {free}")]  # fmt: skip
+                           hint=f"b70ctl window --port {free} …")]  # fmt: skip
     found: list[B70Error] = [] if wish.anyway or not incumbent else _unquiet(here)
     found += [error for wanted in every for error in obstacles(here, wanted, incumbent, observed)]
     return list({error.what: error for error in found}.values())

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from b70ctl.core.profile import Boot, ProbeSettings
 
 CONTAINER_PORT = 8000
+OWN = "/opt/b70ctl"
+"""The container's folder that a release fills with what is b70ctl's own."""
 STOP_MARGIN = 15
 """Seconds that Docker waits beyond vLLM's own grace before it kills."""
 BY_HAND = "none"

@@ -64,7 +64,9 @@ def override(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     """`raw` with the value at a dotted path replaced; null removes, a `+` before the last key appends."""
     keys = path.split(".")
     if not all(key.strip("+") for key in keys):
-        raise UsageError(f"`{path}` is not a dotted path", hint="--set engine.max_model_len=131072")
+        raise UsageError(
+            f"`{path}` is not a dotted path", hint="b70ctl render PROFILE --set engine.max_model_len=131072"
+        )
     nested: Any = value
     for key in reversed(keys):
         nested = {key: nested}

@@ -134,7 +134,7 @@ def card_is_held(holder: CardHolder, observed: Observed) -> Refused:
     ours = [item.name for item in observed.containers if observed.runs(item.release) and not item.foreign]
     hint = "b70ctl verify"
     if any(name in holder.who for name in ours):
-        hint = "b70ctl drain, then this again, then b70ctl restore"
+        hint = "b70ctl drain; b70ctl kernels …; b70ctl restore"
     elif holder.container:
         hint = f"docker stop {holder.container}"
     return Refused(f"card {holder.card} is held by {holder.who}, and the kernels need it to themselves", hint=hint)

@@ -16,4 +16,4 @@ def refuse_unknown(program: Program) -> None:
         called, known = KNOWN.get(flag, ("", ()))
         if unknown := [word for word in given.split(",") if known and word not in known]:
             raise UsageError(f"there is no {called} `{unknown[0]}`; there are {', '.join(known)}",
-                             hint=f"{flag} {','.join(known[:2])}")  # fmt: skip
+                             hint=f"b70ctl kernels {program.name} {flag} {','.join(known[:2])}")  # fmt: skip

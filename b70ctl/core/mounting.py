@@ -42,8 +42,14 @@ def shows(mounted: Iterable[str], hidden: Iterable[str]) -> bool:
     It does where it holds it, and where it lies in it. The models and the hub's cache, which may hold a token of the
     hub, are mounted as they are: their owner named them for that.
     """
-    pairs = [(f"{one.rstrip('/')}/", f"{other.rstrip('/')}/") for one in mounted for other in hidden]
-    return any(one.startswith(other) or other.startswith(one) for one, other in pairs)
+    others = tuple(hidden)
+    return any(meet(one, other) for one in mounted for other in others)
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether two plain paths are the same, or one lies below the other."""
+    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)
 
 
 def mounts(profile: Profile, place: Place, orders: tuple[Order, ...]) -> list[Mount]:
@@ -62,14 +68,15 @@ def mounts(profile: Profile, place: Place, orders: tuple[Order, ...]) -> list[Mo
         if not _is_carried(mount)
     )
     targets = [mount.target for mount in found] + [order.target for order in orders]
-    targets = [*map(_plain, targets), serving.CACHE, "/dev/dri/by-path"]
+    targets = [*map(plain, targets), serving.CACHE, "/dev/dri/by-path"]
     twice = next((target for target in targets if targets.count(target) > 1), None)
     if twice:
         raise UsageError(f"two mounts have the target {twice}")
     return found
 
 
-def _plain(target: str) -> str:
+def plain(target: str) -> str:
+    """A path of the container as Docker reads it, however it was spelled."""
     return "/" + posixpath.normpath(target).lstrip("/")
 
 

@@ -169,6 +169,8 @@ class Answer(StrEnum):
     NEEDLESS = "needless"
     HARMFUL = "harmful"
     UNKNOWN = "unknown"
+    BROKEN = "broken"
+    """To no image anything, as it lies at this site."""
 
 
 class Checked(NamedTuple):

@@ -56,6 +56,12 @@ def orders(names: Sequence[str], place: Place, facts: ImageFacts, patches: Mappi
     return found
 
 
+def brought(name: str, patch: Patch, place: Place) -> list[Order]:
+    """The site's own files that a release must bring for one patch, whatever the image."""
+    anywhere = ImageFacts(ref=name, vllm="0", site_packages="/", source="assumed")
+    return [order for order in orders([name], place, anywhere, {name: patch}) if order.kind != "patched"]
+
+
 def _installed(name: str, file: str, facts: ImageFacts) -> str:
     if facts.site_packages is None:
         raise UsageError(f"patch `{name}` changes {file}, and where {facts.ref} keeps it is not known",

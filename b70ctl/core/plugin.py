@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from b70ctl.core.deployment import Order
+from b70ctl.core.deployment import OWN, Order
 from b70ctl.core.kernels import PACKAGE, TABLE, TABLE_VARIABLE
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile
 from b70ctl.core.tuning import fault
 from b70ctl.errors import Refused, to_type
 
-FOLDER = "/opt/b70ctl/plugin"
+FOLDER = f"{OWN}/plugin"
 """Where the engine finds the plugin; the last entry of its PYTHONPATH."""
-TUNED = f"/opt/b70ctl/{TABLE}"
+TUNED = f"{OWN}/{TABLE}"
 SWITCH = "B70_KERNELS"
 ACCEPT = "B70_KERNELS_UNPROVEN"
 GROUP = "vllm.general_plugins"

@@ -104,16 +104,18 @@ def _lost(link: str, target: str, deployment: Deployment) -> B70Error:
 
 def _port(deployment: Deployment, seen: Seen) -> B70Error:
     address = deployment.address
-    hint = (
-        f"--adopt {seen.port_container}, if that is the engine to be replaced; or --port N"
-        if seen.port_container
-        else "--port N"
-    )
+    adopt = f"{_adopt(seen.port_container)}; or " if seen.port_container else ""
+    hint = f"{adopt}give another port with --port N"
     return Refused(f"port {address.port} on {address.bind} is taken by {seen.port_holder}", hint=hint)
 
 
+def _adopt(container: str) -> str:
+    # in words: which command was typed is not known here
+    return f"switch with --adopt {container}, if that is the engine to be replaced"
+
+
 def _card(holder: CardHolder) -> B70Error:
-    hint = f"--adopt {holder.container}, if that is the engine to be replaced" if holder.container else None
+    hint = _adopt(holder.container) if holder.container else None
     return Refused(f"card {holder.card} is held by {holder.who}", hint=hint)
 
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from b70ctl.core.deployment import CONTAINER_PORT
+from b70ctl.core.deployment import CONTAINER_PORT, OWN
 from b70ctl.core.image import ImageFacts, sources_setvars
 from b70ctl.core.profile import Draft, Engine, ModelSpec, Profile, Speculative
 from b70ctl.errors import UsageError
@@ -17,8 +17,8 @@ from b70ctl.errors import UsageError
 MODELS = "/models"
 HF_CACHE = "/root/.cache/huggingface"
 CACHE = "/var/cache/b70ctl"
-SCRIPTS = "/opt/b70ctl/start"
-DONE = "/opt/b70ctl/done"
+SCRIPTS = f"{OWN}/start"
+DONE = f"{OWN}/done"
 """Where a container keeps which start scripts have come to their end in it: a file each, as `mark` names it."""
 SHUTDOWN_TIMEOUT = 30
 """Seconds in which vLLM finishes running requests after SIGTERM; its own default is 0, or 5 on XPU from 0.25.1."""

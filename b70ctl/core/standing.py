@@ -31,6 +31,14 @@ def down(release: str, observed: Observed) -> tuple[str, str] | None:
     return f"{release} has ended, with exit {container.exit_code}", "b70ctl start"
 
 
+def frozen(release: str, observed: Observed) -> tuple[str, str] | None:
+    """Why a release whose container is paused answers nobody, and what goes on with it; None where it is not paused."""
+    container = observed.of(release)
+    if container is None or container.state != "paused":
+        return None
+    return f"{release} is paused, so it answers nobody", f"docker unpause {container.name}"
+
+
 def incumbent(state: State, observed: Observed) -> str | None:
     """The release that runs: the recorded one, else whichever of ours does."""
     if observed.runs(state.serving):

@@ -245,5 +245,6 @@ def _shown(value: Any) -> str:
 def _assignment(text: str) -> tuple[str, Any]:
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
-        raise UsageError(f"`--set {text}` is not key=value", hint="--set engine.max_model_len=131072")
+        raise UsageError(f"`--set {text}` is not key=value",
+                         hint="b70ctl render PROFILE --set engine.max_model_len=131072")  # fmt: skip
     return path.strip(), yamlfile.value(value)

@@ -167,17 +167,16 @@ def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
 
 def _copied(order: Order, patches: Mapping[str, Patch], hidden: Mapping[Inode, str]) -> bytes:
     refuse_secret(Path(order.source), hidden)
+    listed, scripts = to_type("ls", "-l", order.source), patches[order.name].scripts
+    where = next((script.where for script in scripts if order.source.endswith(script.file)), listed)
     try:
         content = read_carried(Path(order.source))
     except OSError as error:
-        scripts = patches[order.name].scripts
-        listed = to_type("ls", "-l", order.source)
-        where = next((script.where for script in scripts if order.source.endswith(script.file)), listed)
         raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=where) from error
     found = hashlib.sha256(content).hexdigest()
     if order.sha256 and found != order.sha256:
         raise Refused(f"{order.source} is not the file that patch `{order.name}` names: sha256 {found[:12]}…, "
-                      f"not {order.sha256[:12]}…")  # fmt: skip
+                      f"not {order.sha256[:12]}…", hint=where)  # fmt: skip
     if b"\r\n" in content[:4096]:
         raise Refused(
             f"{order.source} has Windows line ends, which a shell trips over", hint=to_type("dos2unix", order.source)

@@ -69,7 +69,7 @@ def is_site(root: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise UsageError(f"{file} cannot be looked at: {error.strerror}", hint="--site DIR, or B70CTL_SITE") from error
+        raise UsageError(f"{file} cannot be looked at: {error.strerror}", hint="b70ctl --site DIR status") from error
 
 
 def another_site(root: str, ours: Path) -> bool:
@@ -86,7 +86,9 @@ def absolute(path: Path | str) -> Path:
         found = expanded(path).absolute()
         str(found).encode()
     except FileNotFoundError:
-        raise UsageError("the current directory does not exist any more", hint="cd, or use --site DIR") from None
+        raise UsageError(
+            "the current directory does not exist any more", hint="cd, or: b70ctl --site DIR status"
+        ) from None
     except UnicodeEncodeError:
         raise UsageError(f"{found} is not UTF-8, which Compose files, journals and JSON are written in") from None
     return found

@@ -57,10 +57,17 @@ def _named(site: Site, root: Path) -> list[tuple[str, Path]]:
 
 def refuse_secret(path: Path, hidden: Mapping[Inode, str]) -> None:
     """Raise for a file in which a secret lies, whatever it is called here: its copy would be for everybody to read."""
-    with contextlib.suppress(OSError):
-        if what := hidden.get(_inode(path)):
-            raise Refused(f"{path} is the file of {what} by another name, and would be copied into the release",
-                          hint=to_type("ls", "-li", path))  # fmt: skip
+    if what := secret_in(path, hidden):
+        raise Refused(f"{path} is the file of {what} by another name, and would be copied into the release",
+                      hint=to_type("ls", "-li", path))  # fmt: skip
+
+
+def secret_in(path: Path, hidden: Mapping[Inode, str]) -> str | None:
+    """Whose secret lies in a file, whatever it is called; None for one that cannot be looked at."""
+    try:
+        return hidden.get(_inode(path))
+    except OSError:
+        return None
 
 
 def _inode(path: Path) -> Inode:

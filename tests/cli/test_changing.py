@@ -144,6 +144,17 @@ def test_an_engine_that_is_paused_is_not_one_that_runs_already(site, here):
     ]
 
 
+def test_the_status_of_a_paused_engine_names_one_remedy_the_one_that_start_names(site, here, capsys):
+    site.daemon.containers[f"c-{OLD.id}"]["State"]["Status"] = "paused"
+    with pytest.raises(typer.Exit):
+        looking.status(here, check=True)
+    said = capsys.readouterr()
+    [told] = [line for line in said.err.splitlines() if line.startswith("warning:")]
+    assert told == f"warning: {OLD.id} is paused, so it answers nobody; docker unpause c-{OLD.id}"
+    assert f"`docker unpause c-{OLD.id}` goes on with it" in said.out
+    assert "b70ctl logs" not in said.out + said.err
+
+
 def of_a_namesake(site, root):
     """A container of another site that has this one's name."""
     site.daemon.add(a_release(7, "other", DEPLOYMENT), "exited")
@@ -276,7 +287,7 @@ def test_an_image_with_another_vllm_is_told_once(site, here, monkeypatch):
     site.daemon.images["a/b:1"] = {"Id": "sha256:1"}
     wanted = here.workshop(docker=True).wanted("mine")
     told = [error for error in obstacles(here, wanted, OLD, here.observe()) if "vLLM 0.21.0" in error.what]
-    assert [error.hint for error in told] == ["--set image.vllm=0.22.0, once you have read what changed"]
+    assert [error.hint for error in told] == ["in the profile's image: vllm: 0.22.0, once you have read what changed"]
 
 
 @pytest.mark.parametrize(
@@ -482,3 +493,22 @@ def test_a_plan_is_refused_for_a_profile_that_mounts_a_secret(site, here, capsys
     (site.root / "private" / "k").write_text("s3cret")
     assert wished(site, here, f"mounts=[{{source: {site.root}/private, target: /p}}]") == 1
     assert "shows secrets.K, which lies at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["private/k", "private", "innocent"])
+def test_a_plan_tells_once_of_a_mount_that_shows_a_secret_and_would_be_copied(site, here, source, capsys):
+    (site.root / places.SITE_FILE).write_text("models: models\nsecrets: {K: {file: private/k}}\n")
+    (site.root / "private").mkdir()
+    (site.root / "private" / "k").write_text("s3cret")
+    (site.root / "innocent").hardlink_to(site.root / "private" / "k")
+    assert wished(site, here, f"mounts=[{{source: {source}, target: /p}}]") == 1
+    assert capsys.readouterr().err.count("secrets.K") == 1
+
+
+def test_a_plan_tells_of_a_folder_in_which_a_secret_lies_by_a_hard_link(site, here, capsys):
+    (site.root / places.SITE_FILE).write_text("models: models\nsecrets: {K: {file: k}}\n")
+    (site.root / "k").write_text("s3cret")
+    (site.root / "notes").mkdir()
+    (site.root / "notes" / "readme").hardlink_to(site.root / "k")
+    assert wished(site, here, "mounts=[{source: notes, target: /p}]") == 1
+    assert "readme is the file of secrets.K by another name" in capsys.readouterr().err

@@ -23,7 +23,7 @@ MEANINGLESS = [("plan",), ("nonsense",), ("status", "--nonsense"), ("logs", "--t
 @pytest.mark.parametrize("words", CHANGING, ids=" ".join)
 def test_a_change_that_nobody_confirms_is_a_usage_error_before_any_work(b70ctl, site, words):
     before = sorted(site.rglob("*"))
-    b70ctl("--site", site, *words).refused(2, "nobody can be asked here", "hint: --yes")
+    b70ctl("--site", site, *words).refused(2, "nobody can be asked here", "hint: run it again with --yes")
     assert sorted(site.rglob("*")) == before
 
 

@@ -46,9 +46,6 @@ REFUSED = {
     "left out by vLLM": ("--set", "env.VLLM_PLUGINS=other", "vLLM loads the plugins other and no others"),
     "unheard": ("--set", "env.VLLM_LOGGING_LEVEL=ERROR", "do not say that the plugin is in use"),
     "a mount of that name": ("--set", "mounts=[{source: x, target: /y/b70_kernels}]", "is the plugin once more"),
-    "a mount in its place": (
-        "--set", "mounts=[{source: x, target: /opt/b70ctl/plugin/x}]", "where the release's own plugin is mounted",
-    ),
 }  # fmt: skip
 
 
@@ -61,6 +58,15 @@ def test_what_the_plugin_could_not_be_proven_with_is_refused_by_lint_and_by_rend
     assert why in linted.out
     assert why in rendered.err
     assert linted.out.count("kernels-") == 1
+
+
+@pytest.mark.parametrize("kernels", ["b70", "image"])
+@pytest.mark.parametrize("target", ["/opt/b70ctl/plugin/x", "/opt/b70ctl/done", "/opt/x/../b70ctl/start", "/opt"])
+def test_a_mount_in_the_place_of_what_a_release_brings_is_refused_once(b70ctl, site, kernels, target):
+    words = ("--set", f"kernels={kernels}", "--set", f"mounts=[{{source: x, target: {target}}}]")
+    linted = b70ctl("--site", site, "profiles", "lint", "mine", *words).exits(1)
+    assert linted.out.count("error: ") == linted.out.count("where the release's own plugin is mounted") == 1
+    assert "[own-folder]" in b70ctl("--site", site, "render", "mine", "--check", *words).exits(1).err
 
 
 def test_an_unproven_version_that_somebody_takes_on_by_name_is_rendered(b70ctl, site):

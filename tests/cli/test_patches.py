@@ -118,14 +118,60 @@ def test_a_patch_whose_script_is_not_here_says_where_to_get_it(b70ctl, site):
     assert f"{script.file} is not here: get it from {script.where}" in reason()
 
 
-def test_a_patch_whose_script_is_here_and_another_applies_to_nothing(b70ctl, site):
+def checked(b70ctl, site, name, *words):
+    """What a patch is to an image or a version, and why."""
+    said = b70ctl("--site", site, "patches", "check", *(words or ("--vllm", "0.21.0")), "--json").exits(0).data
+    return said["patches"][name]["answer"], said["patches"][name]["reason"]
+
+
+def test_a_patch_whose_script_is_here_and_another_is_broken(b70ctl, site):
     digest = hashlib.sha256(b"pass\n").hexdigest()
     patched(site, named=f"scripts: [{{file: s.py, where: there, sha256: {digest}}}]\n")
-    for content, answer in (("pass\n", "applies"), ("exit\n", "unknown")):
-        (site / "patches" / "named" / "s.py").write_text(content)
-        said = b70ctl("--site", site, "patches", "check", "--vllm", "0.21.0", "--json").data["patches"]["named"]
-        assert (said["answer"], "s.py has sha256 " in said["reason"]) == (answer, answer == "unknown")
-    assert said["reason"].endswith(f", not {digest[:12]}…, and is refused: get it from there")
+    script = site / "patches" / "named" / "s.py"
+    script.write_text("pass\n")
+    assert checked(b70ctl, site, "named")[0] == "applies"
+    script.write_text("exit\n")
+    answer, reason = checked(b70ctl, site, "named")
+    assert (answer, "s.py is not the file that patch `named` names: sha256 " in reason) == ("broken", True)
+    assert reason.endswith(f", not {digest[:12]}… (there)")
+
+
+def in_the_place_of(path, kind):
+    """Something at a path that is no file of the kind that a patch names."""
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "windows":
+        path.write_bytes(b"pass\r\n")
+    else:
+        path.symlink_to(path if kind == "loop" else path.with_name("nowhere"))
+
+
+@pytest.mark.parametrize(("kind", "why"), [
+    ("directory", "it is a directory, not a file"), ("loop", "Too many levels of symbolic links"),
+    ("link to nowhere", "No such file or directory"), ("windows", "Windows line ends"),
+])  # fmt: skip
+def test_what_lies_in_a_scripts_place_and_cannot_be_carried_is_broken_for_the_reason_that_lint_gives(
+    b70ctl, site, kind, why
+):
+    patched(site, "x", x=SCRIPT)
+    in_the_place_of(site / "patches" / "x" / "s.py", kind)
+    answer, reason = checked(b70ctl, site, "x")
+    assert (answer, why in reason) == ("broken", True)
+    linted = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(1).data
+    [(severity, message)] = [(each["severity"], each["message"]) for each in linted if each["rule"] == "patch"]
+    assert (severity, reason.startswith(message)) == ("error", True)
+
+
+@pytest.mark.parametrize(("kind", "answer", "why"), [
+    ("directory", "broken", "it is a directory, not a file"), (None, "applies", "mine.py is not here; the image's"),
+])  # fmt: skip
+def test_an_overlay_is_looked_at_where_it_lies_as_a_script_is(b70ctl, site, with_image, kind, answer, why):
+    with_image()
+    patched(site, over=OVERLAY.replace("e" * 64, DIGEST))
+    if kind:
+        in_the_place_of(site / "patches" / "over" / "mine.py", kind)
+    found, reason = checked(b70ctl, site, "over", "--image", "a/b:1")
+    assert (found, why in reason) == (answer, True)
 
 
 def test_an_image_that_is_named_need_not_have_been_asked_before(b70ctl, site, with_image):
@@ -233,7 +279,7 @@ def test_a_patch_that_cannot_be_read_hides_no_other(b70ctl, site, with_image):
     assert b70ctl("--site", site, "patches", "list", "--json").data["broken"]["status"] == "broken"
     for words in (("--image", "a/b:1"), ("--vllm", "0.21.0")):
         found = b70ctl("--site", site, "patches", "check", *words, "--json").exits(0).data["patches"]
-        assert (found["broken"]["answer"], found["gptq-xpu"]["answer"] != "") == ("unknown", True)
+        assert (found["broken"]["answer"], found["gptq-xpu"]["answer"] != "") == ("broken", True)
         assert "broken/patch.yaml" in found["broken"]["reason"]
 
 
@@ -280,6 +326,28 @@ def test_a_profile_whose_script_is_not_here_is_not_rendered_as_it_would_not_be_p
     (site / "patches" / "script" / "s.py").write_text("")
     assert b70ctl("--site", site, "render", "mine", *here).code == 0
     assert b70ctl("--site", site, "render", "--all", "--check").code == 0
+
+
+SHIPPED = open_catalog(None).patch("mtp-nightly").scripts[0]
+
+
+@pytest.mark.parametrize(("lies", "code"), [(None, 0), (b"another\n", 1), ("directory", 1), ("loop", 1)])
+def test_what_lies_in_the_place_of_a_shipped_patchs_script_is_refused_by_lint_and_by_render_alike(
+    b70ctl, site, lies, code
+):
+    script = site / "patches" / "mtp-nightly" / SHIPPED.file
+    script.parent.mkdir(parents=True)
+    if isinstance(lies, bytes):
+        script.write_bytes(lies)
+    elif lies:
+        in_the_place_of(script, lies)
+    linted = b70ctl("--site", site, "profiles", "lint", "--json").exits(code).data
+    errors = [each["message"] for each in linted if each["severity"] == "error"]
+    assert all(str(script) in each for each in errors)
+    assert bool(errors) is bool(code)
+    said = b70ctl("--site", site, "render", "--all", "--check").exits(code).err
+    assert [each for each in errors if each.split(": ")[0] not in said] == []
+    assert said.count(str(script)) == len(errors)
 
 
 def test_lint_knows_the_variables_of_a_sites_own_patches(b70ctl, site):

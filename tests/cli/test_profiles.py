@@ -209,6 +209,41 @@ def test_lint_looks_for_no_draft_where_the_models_are_not_on_this_machine(b70ctl
     assert drafting(b70ctl, site, "max_position_embeddings", None, models="elsewhere") == []
 
 
+def with_draft(site, draft, config):
+    """Give a site's profile a draft whose directory has such a config.json; None for no directory."""
+    (site / "site.yaml").write_text((site / "site.yaml").read_text().replace("/srv/models", str(site / "models")))
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(
+        f"{path.read_text()}speculative:\n  method: eagle3\n  num_speculative_tokens: 3\n  draft: {draft}\n"
+    )
+    (site / "models").mkdir()
+    if config is not None:
+        (site / "models" / "head").mkdir()
+        (site / "models" / "head" / "config.json").write_text(config)
+
+
+CHANGED = "{path: head, overrides: {max_position_embeddings: 131072}}"
+
+
+@pytest.mark.parametrize(("draft", "config", "severity", "where"), [
+    ("{path: head}", "no json", "warning", "speculative.draft"),
+    ("{path: head}", "[]", "warning", "speculative.draft"),
+    (CHANGED, "no json", "error", "speculative.draft"),
+    (CHANGED, "{}", "error", "speculative.draft.overrides"),
+    ("{path: head}", None, "error", "speculative.draft.path"),
+    (CHANGED, '{"max_position_embeddings": 2048}', None, None),
+])  # fmt: skip
+def test_what_is_an_error_of_a_draft_is_one_to_lint_and_to_render_alike(b70ctl, site, draft, config, severity, where):
+    with_draft(site, draft, config)
+    code = int(severity == "error")
+    linted = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(code).data
+    found = [each for each in linted if each["rule"] == "draft"]
+    assert [(each["severity"], each["where"]) for each in found] == ([(severity, where)] if severity else [])
+    for words in (("mine",), ("--all", "--check")):
+        said = b70ctl("--site", site, "render", *words).exits(code).err
+        assert [each["message"] in said for each in found] == [severity == "error"] * len(found)
+
+
 def test_lint_has_nothing_to_say_of_a_draft_that_fits(b70ctl, site):
     assert drafting(b70ctl, site, "transformer_layer_config.max_position_embeddings", SPECULATORS) == []
 
@@ -252,8 +287,28 @@ def test_a_mount_of_the_very_file_is_not_said_to_have_another_name(b70ctl, site,
 
 def test_a_mount_of_the_sites_own_memory_is_refused_since_releases_hold_secrets(b70ctl, site, hidden):
     assert len(linted(b70ctl, site, site / ".b70ctl" / "releases")) == 1
-    assert len(linted(b70ctl, site, site)) == 2
-    assert len(linted(b70ctl, site, "/")) == 2
+
+
+@pytest.mark.parametrize("name", [".", "/"])
+def test_a_mount_that_shows_two_secrets_is_one_error_that_names_both(b70ctl, site, hidden, name):
+    [told] = linted(b70ctl, site, site / name)
+    assert f"secrets.K, which lies at {site}/linked/key, and the site's own memory, which lies at " in told
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize("whose", ["secrets.K", "a release's secrets"])
+def test_a_mount_of_a_file_that_is_a_hard_link_to_a_secret_is_refused(
+    b70ctl, site, hidden, read_only, absolute, whose
+):  # fmt: skip
+    kept = site / ".b70ctl" / "releases" / "0001-p" / "secrets.env"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("K=s3cret")
+    (site / "innocent").hardlink_to(hidden / "key" if whose == "secrets.K" else kept)
+    (site / "linked-too").symlink_to("innocent")
+    for name in ("innocent", "linked-too"):
+        [told] = linted(b70ctl, site, site / name if absolute else name, read_only=read_only)
+        assert f"{name} shows {whose} by another name" in told
 
 
 def test_what_lies_beside_a_secret_may_be_mounted(b70ctl, site, hidden):

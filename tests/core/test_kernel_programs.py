@@ -204,8 +204,9 @@ def test_a_python_that_cannot_use_the_card_is_pointed_at_a_torch_that_can(err):
 @pytest.mark.parametrize("flag", ["--presets", "--head-sizes"])
 @pytest.mark.parametrize("word", ["foo", "96", "", "k8v4,128"])
 def test_a_word_that_no_program_takes_is_refused_with_those_that_it_does(flag, word):
-    with pytest.raises(UsageError, match=r"there is no .*; there are (k8v4, 4bit_nc, |64, 128, )"):
+    with pytest.raises(UsageError, match=r"there is no .*; there are (k8v4, 4bit_nc, |64, 128, )") as told:
         refuse_unknown(Program("tune", (flag, word, "--workers", "3")))
+    assert told.value.hint == f"b70ctl kernels tune {flag} {'k8v4,4bit_nc' if flag == '--presets' else '64,128'}"
 
 
 @pytest.mark.parametrize("words", [("--presets", "k8v4,3bit_nc"), ("--head-sizes", "64,256"), ("--full",), ()])

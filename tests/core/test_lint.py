@@ -120,6 +120,11 @@ TWO = engine(tensor_parallel_size=2)
 CACHED = engine(enable_prefix_caching=True)
 
 
+OWN_FOLDER = ("/opt", "/opt/", "//opt", "/opt/b70ctl", "/opt/b70ctl/plugin", "/opt/b70ctl/plugin/more",
+              "/opt/b70ctl/tuning.json", "/opt/b70ctl/start", "/opt/b70ctl/done/", "/opt/b70ctl/mine",
+              "//opt/b70ctl", "/opt/./b70ctl", "/opt/x/../b70ctl", "/opt//b70ctl/done", "/../opt/b70ctl")  # fmt: skip
+
+
 def cards(count, **more):
     return {"cards": count, **more}
 
@@ -153,9 +158,7 @@ FIRES = [
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels-0.2.dist-info/"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels.py"))),
     ("kernels-twice", "error", both(OURS, mounted("/opt/mine/b70_kernels/plugin"))),
-    ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl/plugin"))),
-    ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl/plugin/more"))),
-    ("kernels-twice", "error", both(OURS, mounted("/opt/b70ctl"))),
+    ("kernels-twice", "error", both(OURS, mounted("/opt//mine/../b70_kernels"))),
     ("kernels-left-out", "error", both(OURS, env(B70_KERNELS="off"))),
     ("kernels-left-out", "error", both(OURS, env(B70_KERNELS="OFF"))),
     ("kernels-left-out", "error", both(OURS, env(VLLM_PLUGINS="mine"))),
@@ -237,6 +240,7 @@ FIRES = [
     ("gate", "warning", env(TQ_USE_FUSED_SPEC="0")),
     ("package-mount", "error", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm"}]}),
     ("package-mount", "warning", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm/envs.py"}]}),
+    *(("own-folder", "error", both(which, mounted(target))) for which in ({}, OURS) for target in OWN_FOLDER),
     ("card-count", "error", both(TWO, cards(1))),
     ("card-count", "error", both(TWO, cards("none"))),
     ("card-count", "warning", cards(2)),
@@ -275,8 +279,8 @@ SILENT = [
     ("kernels-cardless", {"cards": "none"}),
     ("kernels-tuned-elsewhere", OURS),
     ("kernels-unused", engine(kv_cache_dtype="fp8")),
-    ("kernels-twice", both(OURS, mounted("/opt/b70ctl/plugins"))),
-    ("kernels-twice", both(TQ, mounted("/opt/b70ctl/plugin"))),
+    ("kernels-twice", both(OURS, mounted("/opt/mine/kernels"))),
+    ("kernels-twice", both(TQ, mounted("/opt/mine/b70_kernels"))),
     ("kernels-left-out", both(OURS, env(B70_KERNELS="on", VLLM_PLUGINS="mine,b70_kernels"))),
     ("kernels-left-out", both(TQ, env(B70_KERNELS="off"))),
     ("kernels-unheard", both(OURS, env(VLLM_LOGGING_LEVEL="DEBUG"))),
@@ -347,6 +351,9 @@ SILENT = [
     ("device-mask", both(cards("none"), env(ONEAPI_DEVICE_SELECTOR="opencl:cpu"))),
     ("gate", both(at("0.19.0"), TQ, OVERLAY, env(TQ_USE_FUSED_SPEC="0"))),
     ("package-mount", {"mounts": [{"source": "x", "target": "/opt/vllm/chat.jinja"}]}),
+    ("own-folder", mounted("/opt/b70ctl2/plugin")),
+    ("own-folder", mounted("/opt/mine/b70ctl")),
+    ("own-folder", mounted("/opt/b70ctl/../mine")),
     ("card-count", both(TWO, cards(2))),
     ("card-count", cards("none")),
     ("card-count", both(flags(pipeline_parallel_size=2), cards(2))),
@@ -642,4 +649,4 @@ def test_the_versions_that_are_proven_are_told_by_their_ends_and_their_gaps(prov
     [finding] = [each for each in lint(profile, facts=None, flags=FLAGS, kernels=replace(KERNELS, proven=proven))
                  if each.rule == "kernels-unproven"]  # fmt: skip
     assert f"(proven: {told})" in finding.message
-    assert "--set env.B70_KERNELS_UNPROVEN=0.40.0" in str(finding.hint)
+    assert "env.B70_KERNELS_UNPROVEN: 0.40.0" in str(finding.hint)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.mounting import shows
+from b70ctl.core.mounting import meet, plain, shows
 from b70ctl.errors import UsageError
 from tests.making import a_profile, resolved
 
@@ -88,6 +88,19 @@ def test_a_mount_cannot_hide_the_models():
 def test_two_spellings_of_one_target_are_one_target(source, target):
     with pytest.raises(UsageError, match="two mounts have the target /x/y"):
         with_mounts(a_mount("chat", "/x/y"), a_mount(source, target))
+
+
+@given(st.lists(st.sampled_from(["a", "b.c", "..", ".", "", "d-e"]), max_size=6).map("/".join))
+def test_a_target_has_one_plain_spelling(rest):
+    found = plain(f"/{rest}")
+    assert found == plain(found) == plain(f"/{rest}/") == plain(f"//{rest}") == plain(f"/./x/..//{rest}")
+    assert found == "/" or not {"", ".", ".."} & set(found.removeprefix("/").split("/"))
+
+
+@given(st.lists(st.sampled_from(["a", "ab"]), max_size=4), st.lists(st.sampled_from(["a", "ab"]), max_size=4))
+def test_two_paths_meet_where_one_begins_with_all_folders_of_the_other(one, other):
+    shorter, longer = sorted((one, other), key=len)
+    assert meet("/" + "/".join(one), "/" + "/".join(other)) is (longer[: len(shorter)] == shorter)
 
 
 # -- what a mount makes readable --------------------------------------------------------------------------------------

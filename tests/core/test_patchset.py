@@ -2,10 +2,13 @@
 
 import pytest
 
+from b70ctl.core.patchset import brought
+from b70ctl.core.place import Place
 from b70ctl.errors import Refused, UsageError
-from tests.making import SITE_PACKAGES, a_patch, a_profile, resolved, some_facts
+from tests.making import SITE_PACKAGES, a_patch, a_profile, a_site, resolved, some_facts
 
 FILE = "vllm/a.py"
+PLACE = Place(site=a_site(), root="/srv/site")
 
 
 def script(name, *touches, **more):
@@ -21,6 +24,12 @@ def with_patches(patches, **more):
 
 
 CHANGING = {"edits": a_patch(), "script": script("s", FILE), "overlay": overlay()}
+
+
+@pytest.mark.parametrize(("kind", "source"), [("edits", None), ("script", "s.py"), ("overlay", "mine.py")])
+def test_what_a_site_brings_for_a_patch_is_known_whatever_the_image(kind, source):
+    found = [(order.source, order.sha256) for order in brought("x", CHANGING[kind], PLACE)]
+    assert found == ([(f"/srv/site/patches/x/{source}", None)] if source else [])
 
 
 @pytest.mark.parametrize("first", CHANGING)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from b70ctl.core.diagnosis import diagnose_text
 from b70ctl.core.serving import (
     DONE,
     MODELS,
@@ -23,6 +24,7 @@ from b70ctl.core.serving import (
     model_argument,
     speculative_config,
 )
+from b70ctl.edge.diagnoses import read_causes
 from b70ctl.errors import UsageError
 from tests.making import a_profile, some_facts
 
@@ -250,6 +252,19 @@ def test_a_start_script_whose_hash_cannot_be_told_stops_the_start(tmp_path):
     start = started("vllm-openai", tmp_path, tmp_path / "gone.py")
     ran = subprocess.run([*start, "echo", "served"], capture_output=True, text=True, check=False)
     assert (ran.returncode != 0, ran.stdout) == (True, "")
+
+
+@pytest.mark.process
+def test_an_image_that_cannot_hash_a_start_script_is_told_by_what_its_shell_says(tmp_path):
+    (tmp_path / "one.py").write_text("print('not reached')")
+    start = started("vllm-openai", tmp_path, tmp_path / "one.py")
+    ran = subprocess.run(
+        [*start, "echo", "served"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (127, "")
+    found = diagnose_text(ran.stderr.splitlines(), read_causes(None))
+    assert [finding.cause.id for finding in found.findings] == ["no-sha256sum"]
+    assert found.first_error is not None
 
 
 @given(st.text(alphabet="ab '\"$`;&|\n/", min_size=1))

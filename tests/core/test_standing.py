@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Container, Drained, Observed, State
-from b70ctl.core.standing import after, called_otherwise, down, incumbent, leaving, leftovers, resting, serves_already
+from b70ctl.core.standing import (
+    after,
+    called_otherwise,
+    down,
+    frozen,
+    incumbent,
+    leaving,
+    leftovers,
+    resting,
+    serves_already,
+)
 from b70ctl.core.window import plan_window
 from tests.making import a_profile, a_release, a_verdict, resolved
 
@@ -41,6 +51,13 @@ def test_an_engine_whose_container_is_gone_or_anothers_is_down_and_one_that_is_p
     assert "is gone" in down(ONE.id, observed(container(ONE, foreign=True)))[0]
     assert down(ONE.id, observed(container(ONE, "paused"))) is None
     assert down(ONE.id, observed(container(ONE))) is None
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_container_that_is_paused_is_gone_on_with(state):
+    found = frozen(ONE.id, observed(container(ONE, state), container(TWO, "paused")))
+    assert found == ((f"{ONE.id} is paused, so it answers nobody", f"docker unpause {ONE.id}")
+                     if state == "paused" else None)  # fmt: skip
 
 
 # -- the incumbent ----------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def check(
     vllm: Annotated[str | None, typer.Option("--vllm", metavar="VERSION", help="A version; no image is asked.")] = None,
     json: options.Json = False,
 ) -> None:
-    """What every patch is to an image or to a version: applies, needless, harmful or unknown, with the reason.
+    """What every patch is to an image or to a version: applies, needless, harmful, unknown or broken, with the reason.
 
     An image is asked for its own files: whether their hashes are known or were accepted, and else whether each anchor
     stands there exactly once.

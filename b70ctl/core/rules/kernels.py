@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Sequence
 
 from b70ctl.core.image import parsed_version
 from b70ctl.core.kernels import PACKAGE
-from b70ctl.core.plugin import ACCEPT, FOLDER, SWITCH, is_ours
+from b70ctl.core.mounting import plain
+from b70ctl.core.plugin import ACCEPT, SWITCH, is_ours
 from b70ctl.core.rules.case import Case, Remark, Rule, error, warning
 
 QUIET = frozenset({"WARNING", "ERROR", "CRITICAL"})
@@ -50,13 +50,10 @@ def kernels_twice(case: Case) -> Iterable[Remark]:
     if not case.ours:
         return
     for number, mount in enumerate(case.profile.mounts):
-        target = posixpath.normpath(mount.target)
+        target = plain(mount.target)
         if any(map(is_ours, target.split("/"))):
             yield error(f"mounts.{number}", f"{target} is the plugin once more: Python keeps one of two, silently",
                         "remove the mount, or kernels: image")  # fmt: skip
-        elif target == posixpath.dirname(FOLDER) or f"{target}/".startswith(f"{FOLDER}/"):
-            yield error(f"mounts.{number}", f"{target} is where the release's own plugin is mounted",
-                        "another target")  # fmt: skip
     for entry in case.kernels.rivals if case.kernels else ():
         yield error(
             "mounts",
@@ -122,7 +119,7 @@ def kernels_unproven(case: Case) -> Iterable[Remark]:
     yield error(
         "kernels",
         f"{kernels.name} was not proven with vLLM {case.version} and will refuse it (proven: {known}){other}",
-        f"--set env.{ACCEPT}={case.version}, to try it all the same; or --set kernels=image",
+        f"env.{ACCEPT}: {case.version}, to try it all the same; or kernels: image",
     )
 
 

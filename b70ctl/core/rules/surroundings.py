@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 
 from b70ctl.core.collectives import OWNED, Collective, collective
+from b70ctl.core.deployment import OWN
 from b70ctl.core.image import is_moving, parsed_version, same_version
+from b70ctl.core.mounting import meet, plain
 from b70ctl.core.plugin import ACCEPT, SWITCH
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
 
@@ -33,7 +35,7 @@ def image_version(case: Case) -> Iterable[Remark]:
         yield error(
             "image.vllm",
             f"the profile was written for vLLM {wanted}, {case.facts.ref} has {case.facts.vllm}",
-            f"--set image.vllm={case.facts.vllm}, once you have read what changed",
+            f"in the profile's image: vllm: {case.facts.vllm}, once you have read what changed",
         )
 
 
@@ -139,6 +141,16 @@ def package_mount(case: Case) -> Iterable[Remark]:
                           "a patch with `overlays`, which names the file that it was made from")  # fmt: skip
 
 
+def own_folder(case: Case) -> Iterable[Remark]:
+    """No mount lies where a release mounts its own files, or around it."""
+    for number, mount in enumerate(case.profile.mounts):
+        target = plain(mount.target)
+        if meet(target, OWN):
+            where = f"holds {OWN}, which is" if len(target) < len(OWN) else "is"
+            yield error(f"mounts.{number}", f"{target} {where} where the release's own plugin is mounted, and start "
+                        "scripts with the marks of those that were run", "another target")  # fmt: skip
+
+
 def card_count(case: Case) -> Iterable[Remark]:
     """As many cards as the engine is split over."""
     cards, engine = case.profile.cards, case.profile.engine
@@ -226,6 +238,7 @@ RULES = (
     Rule("python-path", "replacing it loses the image's own modules", python_path),
     Rule("gate", "a patch and its variable come together", gates),
     Rule("package-mount", "a mount hides what is below it, and is not compared with it", package_mount),
+    Rule("own-folder", "a start script is passed over for a mark that another container left", own_folder),
     Rule("card-count", "workers without cards fail late", card_count),
     Rule("forbidden-allreduce", "vllm issue 41663", forbidden_allreduce),
     Rule("mixed-collectives", "each set is internally consistent, mixtures are not", mixed_collectives),
