@@ -110,6 +110,7 @@ def attend(
     merge_splits[(tokens, heads)](
         room.partial, room.lse, query_start[requests:], out, splits, out.stride(0), out.stride(1),
         HEADS=heads, D=head_size, CHUNK=config.launch.merged // head_size, num_warps=config.launch.merging_warps,
+        **tuning.UNFUSED,
     )  # fmt: skip
     return out
 

@@ -36,7 +36,8 @@ GROUP, KV_HEADS = 8, 4
 POSITIONS = {16: 1, 32: 4, 64: 8}
 """Query positions that make a tile of so many rows."""
 BATCHES = (4, 8192), (1, 131072)
-"""Requests and the length of each: what is fastest for several contexts may be slow for a long one (a fifth, H200)."""
+"""Requests and the length of each: what is fastest for several contexts may be slow for a long one (97 us where another
+tile takes 84, H200)."""
 PROGRAMS = (128, 256, 512)
 JOBS_EACH = 24
 """Candidates that one process compiles: compilers keep memory."""
@@ -223,6 +224,7 @@ def main(words: Sequence[str]) -> int:
     mine: dict[Key, Choice] = {}
     written = 0
     try:
+        print(f"microseconds for {' and for '.join(f'{many} x {tokens:,} tokens' for many, tokens in BATCHES)}:")
         good = right(every, said.device, said.workers)
         for key in keys:
             if choice := measured(key, [each for each in good if each.key == key], said.device):

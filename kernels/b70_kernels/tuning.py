@@ -53,7 +53,7 @@ class Config:
 
     @property
     def compiler_options(self) -> dict[str, Any]:
-        """The options as this Triton calls them, and UNFUSED."""
+        """What this Triton is told."""
         return UNFUSED | spoken(self.options, triton.__version__)
 
 
@@ -75,7 +75,7 @@ class Launch:
 
     @property
     def compiler_options(self) -> dict[str, Any]:
-        """The options as this Triton calls them, and UNFUSED."""
+        """What this Triton is told."""
         return UNFUSED | spoken(self.options, triton.__version__)
 
 

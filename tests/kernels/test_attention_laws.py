@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import kernel_gates as gates
 import pytest
@@ -39,18 +40,33 @@ def test_a_row_of_a_verify_is_the_decode_at_its_length(shape: Shape) -> None:
     gates.verify_is_decode(REAL, shape, LENGTH, 6)
 
 
+def taken(shape: Shape, positions: int) -> Any:
+    """What this device's table says for so many positions, in one part."""
+    preset, device = REAL.presets.PRESETS[shape.preset], torch.device(DEVICE)
+    rows = positions * shape.group
+    return REAL.tuning.choose(device, preset, shape.head_size, rows, units=2**20, tokens=LENGTH)
+
+
 @every_cache
 @pytest.mark.parametrize(("positions", "size"), either([(8, 64)], itertools.product((2, 4, 8), HEAD_SIZES)))
 def test_a_row_of_a_verify_is_the_decode_in_the_tiles_that_this_device_takes(
     shape: Shape, positions: int, size: int
 ) -> None:
     shape = replace(shape, group=8, head_size=size)
-    rows, device = positions * shape.group, torch.device(DEVICE)
-    tiles = REAL.tuning.choose(device, REAL.presets.PRESETS[shape.preset], size, rows, units=2**20, tokens=LENGTH)
-    assert tiles.splits == 1
+    tiles = taken(shape, positions)
     # on a device one length in four found nothing where the compiler had fused in some rows and not in others
     for length in either((200,), (64, 129, 200, 513, 777)):
         gates.verify_is_decode(REAL, shape, length, positions, tiles=tiles)
+
+
+@every_cache
+@pytest.mark.parametrize(("positions", "size"), either([(8, 64)], itertools.product((4, 8), HEAD_SIZES)))
+def test_a_verify_in_its_tiles_is_the_decode_in_those_of_a_decode(shape: Shape, positions: int, size: int) -> None:
+    shape = replace(shape, group=8, head_size=size)
+    of = call(REAL, shape, [(200, positions)])
+    alone = of.asked(range(201 - positions, 201), [1] * positions, of.query, [0] * positions)
+    errors = gates.row_errors(*(attended(each, taken(shape, each.longest)) for each in (of, alone)))
+    assert float(errors.max()) <= gates.OTHER_ORDER
 
 
 @some_caches

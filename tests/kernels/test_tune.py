@@ -236,11 +236,12 @@ def test_the_fastest_candidate_is_one_of_those_that_run(quick: None, capsys: pyt
 def test_the_fastest_is_so_for_several_contexts_and_for_a_long_one(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = {(2, 1): 10.0, (2, 2): 40.0, (4, 1): 11.0, (4, 2): 20.0, (8, 1): 50.0, (8, 2): 19.0}
-    monkeypatch.setattr(tune, "_timed", lambda each, programs, of: times[each.warps, of[0].seq_lens.numel()] + programs)
+    # the sum would take 8 warps, each batch alone 2 or 8
+    times = {(2, 1): 8.0, (2, 2): 150.0, (4, 1): 10.0, (4, 2): 100.0, (8, 1): 30.0, (8, 2): 60.0}
+    monkeypatch.setattr(tune, "_timed", lambda each, programs, of: times[each.warps, of[0].seq_lens.numel()] * programs)
     found = tune.fastest([Candidate("k8v4", 16, 64, 64, warps, 1) for warps in (2, 4, 8)], torch.device(DEVICE))
     assert found is not None
-    assert (found[0].warps, found[0].programs, found[1]) == (4, 4, [15.0, 24.0])
+    assert (found[0].warps, found[0].programs, found[1]) == (4, 4, [40.0, 400.0])
 
 
 def test_a_candidate_passes_by_its_numbers_alone(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

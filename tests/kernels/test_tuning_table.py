@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 from collections.abc import Iterator
@@ -61,7 +62,26 @@ def test_modes_of_registers_are_called_as_that_triton_calls_them(version: str, s
         assert tuning.spoken(others, version) == others
 
 
-def test_every_launch_speaks_to_its_compiler_and_lets_it_fuse_nothing_by_itself() -> None:
+def launches() -> list[ast.Call]:
+    """Every call of device code in the package, kernel[grid](...)."""
+    trees = [ast.parse(file.read_text()) for file in Path(tuning.__file__).parent.glob("*.py")]
+    every = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [each for each in every if isinstance(each.func, ast.Subscript)]
+
+
+def test_every_launch_is_told_what_a_table_says_or_at_least_to_fuse_nothing() -> None:
+    told = {ast.unparse(each.func).partition("[")[0]: [ast.unparse(word.value) for word in each.keywords
+            if word.arg is None] for each in launches()}  # fmt: skip
+    assert told == {
+        "rotate_queries": ["config.compiler_options"],
+        "attend_splits": ["config.compiler_options"],
+        "merge_splits": ["tuning.UNFUSED"],  # its warps and registers are not the table's
+        "store_tokens": ["launch.compiler_options"],
+        "dequantise_tokens": ["launch.compiler_options"],
+    }
+
+
+def test_what_a_compiler_is_told_lets_it_fuse_nothing_by_itself() -> None:
     given = {"grf_mode": "large", "num_stages": 1}
     for launched in (tuning.Config(16, 32, 4, 1, 1, options=given), tuning.INTEL, tuning.OTHERS):
         said = launched.compiler_options
