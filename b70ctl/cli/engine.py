@@ -9,7 +9,7 @@ from b70ctl.cli.plans import show
 from b70ctl.cli.ready import can_return, stop_is_recorded
 from b70ctl.cli.switching import serves
 from b70ctl.core.plan import Plan, plan_restart, plan_start, plan_stop
-from b70ctl.core.standing import down, frozen
+from b70ctl.core.standing import down, paused
 from b70ctl.errors import Refused
 
 
@@ -61,8 +61,8 @@ def _run(here: Here, planner: Callable[[str], Plan], question: str, *, yes: bool
         if plan.command != "stop" and here.store.state().drained:
             raise Refused(f"the site is drained, so {release} is not {plan.command}ed but restored, into rotation too",
                           hint="b70ctl restore")  # fmt: skip
-        if plan.command == "start" and (paused := frozen(release, observed)):
-            raise Refused(paused[0], hint=paused[1])
+        if plan.command == "start" and (halted := paused(release, observed)):
+            raise Refused(halted[0], hint=halted[1])
         if plan.command == "start" and observed.runs(release) and (fallen := down(release, observed)):
             raise Refused(fallen[0], hint=fallen[1])
         if plan.command == "start" and observed.runs(release) and not here.store.state().stopped:

@@ -21,7 +21,7 @@ from b70ctl.core.profile import Profile
 from b70ctl.core.rules.case import Severity
 from b70ctl.edge.catalog import Written
 from b70ctl.edge.draft import config
-from b70ctl.edge.files import is_there
+from b70ctl.edge.files import is_there, not_allowed
 from b70ctl.edge.filling import unfit
 from b70ctl.edge.imagefacts import all_kept
 from b70ctl.edge.preparing import Wanted, Workshop
@@ -38,25 +38,26 @@ def findings(
     """
     written = here.catalog.profile(name, sets)
     patches, facts = workshop.patched(written)
-    return _found(here, workshop, written, facts, patches, workshop.kernels(written, facts), meant=meant)
-
-
-def errors_of(here: Here, workshop: Workshop, wanted: Wanted, *, meant: bool) -> list[Finding]:
-    """The errors among them, of a profile that is resolved already."""
-    found = _found(here, workshop, wanted.written, wanted.facts, wanted.patches, wanted.kernels, meant=meant)
-    return [finding for finding in found if finding.severity == "error"]
-
-
-def _found(
-    here: Here, workshop: Workshop, written: Written, facts: ImageFacts, patches: dict[str, Patch],
-    kernels: Kernels | None, *, meant: bool,
-) -> tuple[Finding, ...]:  # fmt: skip
-    lacks: Severity = "error" if meant or written.origin == "site" else "warning"
-    found = _judged(here, written, facts, patches, workshop.reach(written), kernels)
+    found = _judged(here, written, facts, patches, workshop.reach(written), workshop.kernels(written, facts))
+    lacks = _lacks(written, meant=meant)
     return (*_of_patches(here, workshop, facts, patches, lacks), *_of_draft(here, workshop, written, lacks), *found)
 
 
-def _of(severity: Severity, here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
+def errors_of(here: Here, workshop: Workshop, wanted: Wanted, *, meant: bool) -> list[Finding]:
+    """The errors among them, of a profile that is resolved already, but for its draft.
+
+    A draft is fetched like a model, and need not be where a Compose file is written.
+    """
+    lacks = _lacks(wanted.written, meant=meant)
+    of_patches = _of_patches(here, workshop, wanted.facts, wanted.patches, lacks)
+    return [*_of_rules("error", here, workshop, wanted), *(each for each in of_patches if each.severity == "error")]
+
+
+def _lacks(written: Written, *, meant: bool) -> Severity:
+    return "error" if meant or written.origin == "site" else "warning"
+
+
+def _of_rules(severity: Severity, here: Here, workshop: Workshop, wanted: Wanted) -> list[Finding]:
     found = _judged(here, wanted.written, wanted.facts, wanted.patches, workshop.reach(wanted.written), wanted.kernels)
     return [finding for finding in found if finding.severity == severity]
 
@@ -132,10 +133,12 @@ def _of_patches(
         except Refused as error:
             wrong.append(error)
     found = [Finding("patch", "error", "patches", each.what, each.hint) for each in wrong]
+    hidden = secret_files(here.catalog.site, here.root) if here.root and needed else {}
     for order in needed if here.root else ():
         # what lies there broken, as a link to nowhere, is not to be fetched but mended
         severity = "error" if os.path.lexists(order.source) else lacks
-        found += (Finding("patch", severity, "patches", each.what, each.hint) for each in unfit([order], patches))
+        wrong = unfit([order], patches, hidden)
+        found += (Finding("patch", severity, "patches", each.what, each.hint) for each in wrong)
     return found
 
 
@@ -149,6 +152,11 @@ def _of_draft(here: Here, workshop: Workshop, written: Written, lacks: Severity)
     if given is None or around is None or here.root is None or not is_there(workshop.place.path(around)):
         return
     file = workshop.draft_config(written)
+    if file and (denied := not_allowed(file)):
+        # who switches may look, and who asks here may not
+        yield Finding("draft", "warning", "speculative.draft", f"{file} cannot be looked at: {denied}",
+                      to_type("ls", "-l", file.parent))  # fmt: skip
+        return
     if file is None or not is_there(file):
         key, name = ("path", given.path) if given.path else ("hub", given.hub)
         if given.path or given.overrides or not written.profile.boot.download:
@@ -177,12 +185,12 @@ def _asked(workshop: Workshop, facts: ImageFacts) -> list[ImageFacts]:
 
 def refusals(here: Here, wanted: Wanted) -> list[B70Error]:
     """What the rules say cannot work, as errors that stop a switch."""
-    return _told(_of("error", here, here.workshop(docker=True), wanted))
+    return _told(_of_rules("error", here, here.workshop(docker=True), wanted))
 
 
 def doubts(here: Here, wanted: Wanted) -> list[B70Error]:
     """What the rules warn of, once each: it stops nothing, and is told before anything is done."""
-    found = _told(_of("warning", here, here.workshop(docker=True), wanted))
+    found = _told(_of_rules("warning", here, here.workshop(docker=True), wanted))
     return list({each.what: each for each in found}.values())
 
 

@@ -12,7 +12,7 @@ from b70ctl.cli.past import boot_lines, files_proof, unproven
 from b70ctl.core.history import before
 from b70ctl.core.journal import unfinished
 from b70ctl.core.release import Observed, Release, State
-from b70ctl.core.standing import down, frozen
+from b70ctl.core.standing import down, paused
 from b70ctl.core.window import is_open
 from b70ctl.edge.incident import hindrance, known
 from b70ctl.edge.store import FAILED_LOG, PROVEN_LOG, Store
@@ -43,13 +43,13 @@ class Live:
     answers: bool = False
     down: tuple[str, str] | None = None
     """Why its container does not run, and what starts it; None where it does, or where nobody knows."""
-    frozen: tuple[str, str] | None = None
+    paused: tuple[str, str] | None = None
     """Why it is up and answers nobody, and what goes on with it; None where it is not paused."""
 
 
 def _fault(found: dict[str, Any], live: Live) -> tuple[str, str]:
     """Why the engine does not serve as it should, and what to type."""
-    if told := live.down or live.frozen:
+    if told := live.down or live.paused:
         return told
     if live.answers:
         return f"{found['serving']} answers, and is out of rotation", "b70ctl restore"
@@ -159,8 +159,8 @@ def _live(here: Here, release: Release | None) -> Live:
     if release is None or container is None:
         return Live(found | {"container": "none"}, down=fallen)
     found["container"] = f"{container.name}: {container.state}, restart policy {container.policy}"
-    if paused := frozen(release.id, observed):
-        return Live(found | {"engine": f"answers nobody; `{paused[1]}` goes on with it"}, frozen=paused)
+    if halted := paused(release.id, observed):
+        return Live(found | {"engine": f"answers nobody; `{halted[1]}` goes on with it"}, paused=halted)
     if container.state != "running":
         return Live(found, down=fallen)
     answers = _engine(here, release)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from difflib import unified_diff
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.cli.here import Here
@@ -157,7 +158,9 @@ def _by_image(here: Here, name: str, patch: Patch, facts: ImageFacts) -> Checked
 
 def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Checked:
     """An answer, and which file of the patch this site has not got; one that no release would carry applies to none."""
+    from b70ctl.edge.files import not_allowed
     from b70ctl.edge.filling import unfit
+    from b70ctl.edge.secretfiles import secret_files
 
     if here.root is None or found.answer is not Answer.APPLIES:
         return found
@@ -166,9 +169,10 @@ def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Che
         needed = brought(name, patch, here.workshop(docker=False).place)
     except Refused as refused:
         return Checked(Answer.BROKEN, refused.what)
+    hidden = secret_files(here.catalog.site, here.root)
     for order in needed:
-        for error in unfit([order], {name: patch}):
-            if os.path.lexists(order.source):
+        for error in unfit([order], {name: patch}, hidden):
+            if os.path.lexists(order.source) or not_allowed(Path(order.source)):
                 return Checked(Answer.BROKEN, f"{error.what} ({error.hint})")
             get = f": get it from {error.hint}" if order.kind == "copy" else ""
             lacking.append(f"{order.source} is not here{get}")

@@ -31,7 +31,7 @@ def down(release: str, observed: Observed) -> tuple[str, str] | None:
     return f"{release} has ended, with exit {container.exit_code}", "b70ctl start"
 
 
-def frozen(release: str, observed: Observed) -> tuple[str, str] | None:
+def paused(release: str, observed: Observed) -> tuple[str, str] | None:
     """Why a release whose container is paused answers nobody, and what goes on with it; None where it is not paused."""
     container = observed.of(release)
     if container is None or container.state != "paused":

@@ -147,6 +147,17 @@ def is_there(path: Path | str) -> bool:
     return True
 
 
+def not_allowed(path: Path) -> str | None:
+    """Why whoever runs this may not look whether a file is there, or read it; None where they may."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except PermissionError as error:
+        return error.strerror
+    except (OSError, ValueError):
+        pass
+    return None
+
+
 def read_bytes(path: Path, most: int = -1) -> bytes:
     """A file's bytes, of a longer one the first `most`; OSError for what is no file."""
     with os.fdopen(open_regular(path), "rb") as file:

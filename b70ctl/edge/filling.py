@@ -168,11 +168,12 @@ def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
 def _copied(order: Order, patches: Mapping[str, Patch], hidden: Mapping[Inode, str]) -> bytes:
     refuse_secret(Path(order.source), hidden)
     listed, scripts = to_type("ls", "-l", order.source), patches[order.name].scripts
-    where = next((script.where for script in scripts if order.source.endswith(script.file)), listed)
+    where = next((each.where for each in scripts if order.to == f"files/{order.name}/{each.file}"), listed)
     try:
         content = read_carried(Path(order.source))
     except OSError as error:
-        raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=where) from error
+        hint = where if isinstance(error, FileNotFoundError) else listed
+        raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=hint) from error
     found = hashlib.sha256(content).hexdigest()
     if order.sha256 and found != order.sha256:
         raise Refused(f"{order.source} is not the file that patch `{order.name}` names: sha256 {found[:12]}…, "

@@ -162,6 +162,25 @@ def test_what_lies_in_a_scripts_place_and_cannot_be_carried_is_broken_for_the_re
     assert (severity, reason.startswith(message)) == ("error", True)
 
 
+def test_a_script_that_is_a_secrets_file_by_another_name_is_broken_and_refused_by_lint(b70ctl, site):
+    patched(site, "x", x=SCRIPT)
+    (site / "key").write_text("s3cret")
+    (site / "site.yaml").write_text((site / "site.yaml").read_text() + "secrets: {K: {file: key}}\n")
+    (site / "patches" / "x" / "s.py").hardlink_to(site / "key")
+    answer, reason = checked(b70ctl, site, "x")
+    assert (answer, "s.py is the file of secrets.K by another name" in reason) == ("broken", True)
+    for words in (("profiles", "lint", "mine"), ("render", "mine")):
+        said = b70ctl("--site", site, *words).exits(1)
+        assert "s.py is the file of secrets.K" in said.out + said.err
+
+
+def test_of_two_scripts_each_is_fetched_from_its_own_place(b70ctl, site):
+    patched(site, two="scripts: [{file: s.py, where: HERE-S}, {file: xs.py, where: HERE-XS}]\n")
+    reason = checked(b70ctl, site, "two")[1]
+    assert "/two/s.py is not here: get it from HERE-S; " in reason
+    assert "/two/xs.py is not here: get it from HERE-XS; " in reason
+
+
 @pytest.mark.parametrize(("kind", "answer", "why"), [
     ("directory", "broken", "it is a directory, not a file"), (None, "applies", "mine.py is not here; the image's"),
 ])  # fmt: skip
@@ -347,7 +366,7 @@ def test_what_lies_in_the_place_of_a_shipped_patchs_script_is_refused_by_lint_an
     assert bool(errors) is bool(code)
     said = b70ctl("--site", site, "render", "--all", "--check").exits(code).err
     assert [each for each in errors if each.split(": ")[0] not in said] == []
-    assert said.count(str(script)) == len(errors)
+    assert said.count(f"error: patches: {script}") == len(errors)
 
 
 def test_lint_knows_the_variables_of_a_sites_own_patches(b70ctl, site):

@@ -233,15 +233,13 @@ CHANGED = "{path: head, overrides: {max_position_embeddings: 131072}}"
     ("{path: head}", None, "error", "speculative.draft.path"),
     (CHANGED, '{"max_position_embeddings": 2048}', None, None),
 ])  # fmt: skip
-def test_what_is_an_error_of_a_draft_is_one_to_lint_and_to_render_alike(b70ctl, site, draft, config, severity, where):
+def test_a_draft_is_judged_by_what_is_asked_of_it_and_by_lint_alone(b70ctl, site, draft, config, severity, where):
     with_draft(site, draft, config)
-    code = int(severity == "error")
-    linted = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(code).data
+    linted = b70ctl("--site", site, "profiles", "lint", "mine", "--json").exits(int(severity == "error")).data
     found = [each for each in linted if each["rule"] == "draft"]
     assert [(each["severity"], each["where"]) for each in found] == ([(severity, where)] if severity else [])
     for words in (("mine",), ("--all", "--check")):
-        said = b70ctl("--site", site, "render", *words).exits(code).err
-        assert [each["message"] in said for each in found] == [severity == "error"] * len(found)
+        b70ctl("--site", site, "render", *words).exits(0)  # where there may be no models: in CI
 
 
 def test_lint_has_nothing_to_say_of_a_draft_that_fits(b70ctl, site):

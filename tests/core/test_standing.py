@@ -10,10 +10,10 @@ from b70ctl.core.standing import (
     after,
     called_otherwise,
     down,
-    frozen,
     incumbent,
     leaving,
     leftovers,
+    paused,
     resting,
     serves_already,
 )
@@ -55,7 +55,7 @@ def test_an_engine_whose_container_is_gone_or_anothers_is_down_and_one_that_is_p
 
 @pytest.mark.parametrize("state", STATES)
 def test_only_a_container_that_is_paused_is_gone_on_with(state):
-    found = frozen(ONE.id, observed(container(ONE, state), container(TWO, "paused")))
+    found = paused(ONE.id, observed(container(ONE, state), container(TWO, "paused")))
     assert found == ((f"{ONE.id} is paused, so it answers nobody", f"docker unpause {ONE.id}")
                      if state == "paused" else None)  # fmt: skip
 

@@ -7,11 +7,12 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from b70ctl.edge.files import append, read_json, replace, sweep, unwritable
+from b70ctl.edge.files import append, not_allowed, read_json, replace, sweep, unwritable
 from b70ctl.errors import B70Error, MachineError
 
 
@@ -26,6 +27,26 @@ def a_socket(path):
 
 def a_directory(path):
     path.mkdir()
+
+
+def test_what_may_not_be_looked_at_is_told_from_what_is_not_there():
+    before = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "open").write_text("x")
+        (folder / "shut").write_text("x")
+        (folder / "shut").chmod(0)
+        (folder / "closed").mkdir(mode=0)
+        try:
+            os.seteuid(65534 if before == 0 else before)
+            for denied in (folder / "shut", folder / "closed" / "x"):
+                assert not_allowed(denied) == "Permission denied"
+            for other in (folder / "open", folder / "none", folder / "open" / "x", folder):
+                assert not_allowed(other) is None
+        finally:
+            os.seteuid(before)
+            (folder / "closed").chmod(0o700)
 
 
 @pytest.mark.parametrize(("make", "kind"), [(a_pipe, "named pipe"), (a_socket, "socket"), (a_directory, "directory")])

@@ -147,8 +147,8 @@ def own_folder(case: Case) -> Iterable[Remark]:
         target = plain(mount.target)
         if meet(target, OWN):
             where = f"holds {OWN}, which is" if len(target) < len(OWN) else "is"
-            yield error(f"mounts.{number}", f"{target} {where} where the release's own plugin is mounted, and start "
-                        "scripts with the marks of those that were run", "another target")  # fmt: skip
+            yield error(f"mounts.{number}", f"{target} {where} where a release mounts what is its own: plugin, start "
+                        "scripts and the marks of those that were run", "another target")  # fmt: skip
 
 
 def card_count(case: Case) -> Iterable[Remark]:
