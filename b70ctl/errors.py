@@ -37,6 +37,18 @@ class UsageError(B70Error):
     exit_code = Exit.USAGE
 
 
+class BadValue(ValueError):
+    """A value of a YAML file that cannot be meant; who reads the file says where it stands, and passes the hint on."""
+
+    def __init__(self, what: str, *, hint: str) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+class NotAsked(UsageError):
+    """What only the image itself can tell is needed, and nothing is known of what it said."""
+
+
 class Refused(B70Error):
     """The request is understood and would do harm, so nothing was started."""
 

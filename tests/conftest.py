@@ -4,7 +4,8 @@ import ipaddress
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         deaf = [name for name in grouped if "@" not in name]
         if deaf:
             raise pytest.UsageError(f"pytest {pytest.__version__}: xdist puts {deaf[0]} in no group")
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[tuple[Path, Callable[[], None]]]:
+    """A directory that anybody may enter, and a user who is not root."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        before = os.geteuid()
+        yield Path(folder), (lambda: os.seteuid(65534)) if before == 0 else (lambda: None)
+        os.seteuid(before)

@@ -16,8 +16,10 @@ PURE = {
     "bisect", "json", "math", "packaging", "posixpath", "pydantic", "re", "shlex", "types", "typing", "unicodedata",
 }  # fmt: skip
 # files of core that may name one thing more
-MORE = {"core/compose.py": {"jinja2"}, "core/plugin.py": {"ast"}}
+MORE = {"core/compose.py": {"jinja2"}, "core/plugin.py": {"ast"}, "core/syntax.py": {"warnings"}}
 TOUCHING = {"open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
+COMPILING = "core/syntax.py"
+"""It compiles a text to hear what is wrong with it, and may not run what comes out."""
 
 NEIGHBOURS = {"core": {"core"}, "edge": {"edge", "core"}, "cli": {"cli", "edge", "core"}}
 """Which rooms a room may import."""
@@ -126,7 +128,8 @@ def impure(found: list[Source]) -> list[str]:
             for line, module, _ in source.imports()
             if module.split(".")[0] not in allowed
         ]
-        faults += [f"{source.path}:{line} calls {name}" for line, name in source.calls() if name in TOUCHING]
+        touching = TOUCHING - ({"compile"} if source.path == COMPILING else set())
+        faults += [f"{source.path}:{line} calls {name}" for line, name in source.calls() if name in touching]
     return faults
 
 
@@ -231,6 +234,8 @@ VIOLATIONS = [
     (impure, "core/a.py", "answer = input()"),
     (impure, "core/a.py", "exec('x = 1')"),
     (impure, "core/a.py", "x = eval('1')"),
+    (impure, "core/a.py", "x = compile('1', '', 'exec')"),
+    (impure, "core/syntax.py", "exec(compile('1', '', 'exec'))"),
     (misplaced, "edge/a.py", "import subprocess"),
     (misplaced, "edge/a.py", "from yaml import safe_load"),
     (misplaced, "edge/a.py", "import httpx"),

@@ -9,13 +9,13 @@ from pathlib import Path
 import typer
 
 from b70ctl.cli.here import Here
-from b70ctl.cli.linting import errors_of, line
+from b70ctl.cli.linting import errors_of, findings, line
 from b70ctl.cli.profiles import schema_text
 from b70ctl.core.release import release_id
 from b70ctl.edge import places
 from b70ctl.edge.files import replace
 from b70ctl.edge.preparing import Workshop
-from b70ctl.errors import B70Error, Exit, MachineError, Refused, UsageError, to_type
+from b70ctl.errors import B70Error, Exit, MachineError, NotAsked, Refused, UsageError, to_type
 
 PREVIEW = "preview"
 
@@ -102,19 +102,24 @@ def render(here: Here, profile: str | None, job: Job) -> None:
                            hint="leave --output out, and it is written to stdout")  # fmt: skip
     workshop = here.workshop(docker=False)
     names = [entry.name for entry in here.catalog.profiles()] if job.many else [str(profile)]
-    failed = [name for name in names if not _render(here, workshop, name, job)]
+    ends = [_render(here, workshop, name, job) for name in names]
     if job.check:
-        here.console.say(f"{len(names) - len(failed)} of {len(names)} profiles render")
-    if failed:
+        passed = f", {ends.count(None)} passed over" if None in ends else ""
+        here.console.say(f"{ends.count(True)} of {len(names)} profiles render{passed}")
+    if False in ends:
         raise typer.Exit(int(Exit.FAILED))
 
 
-def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
-    """Render one profile; False when it has an error, told already."""
+def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool | None:
+    """Render one profile; False when it has an error, told already, and None when it was passed over."""
     try:
         wanted = workshop.wanted(name, job.sets, port=job.port, any_status=True)
         errors = errors_of(here, workshop, wanted, meant=not job.many)
         text = workshop.text(wanted.deployment, release_id(0, name, wanted.deployment.digest), PREVIEW)
+    except NotAsked as error:
+        if not job.many:
+            raise
+        return _passed_over(here, workshop, name, job, error)
     except B70Error as error:
         if not job.many:
             raise
@@ -134,3 +139,13 @@ def _render(here: Here, workshop: Workshop, name: str, job: Job) -> bool:
     else:
         here.console.text(f"---\n{text}" if job.many else text)
     return not errors
+
+
+def _passed_over(here: Here, workshop: Workshop, name: str, job: Job, error: NotAsked) -> bool | None:
+    """What is not the profile's fault fails no check: where nobody can ask its image, its rules are still looked at."""
+    here.console.warn(f"{name} is passed over: {error.what} ({error.hint})")
+    found = findings(here, workshop, name, job.sets, meant=False, drafts=False)
+    errors = [finding for finding in found if finding.severity == "error"]
+    for finding in errors:
+        here.console.say(line(name, finding))
+    return False if errors else None

@@ -76,7 +76,7 @@ class Here:
         return connect()
 
     def workshop(self, *, docker: bool) -> Workshop:
-        """Where profiles are resolved; without Docker from the catalog alone."""
+        """Where profiles are resolved; without Docker from the catalog, and from what is kept."""
         return Workshop(self.catalog, self.store.folder, self.daemon if docker else None)
 
     def observe(self) -> Observed:

@@ -72,7 +72,7 @@ def patch_targets(here: Here) -> list[str]:
     found: set[str] = set()
     for name in here.catalog.patches():
         with suppress(B70Error):
-            found |= here.catalog.patch(name).judged
+            found |= here.catalog.patch(name).files
     return sorted(found)
 
 

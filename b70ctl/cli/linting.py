@@ -7,22 +7,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from b70ctl.cli.draftlint import of_draft
 from b70ctl.cli.here import Here
 from b70ctl.core.deployment import Order
-from b70ctl.core.draft import Reach, draft_of, in_cache, overridden
+from b70ctl.core.draft import Reach
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.lint import Finding, FlagTable, lint
-from b70ctl.core.mounting import shows
+from b70ctl.core.mounting import carried, shows
 from b70ctl.core.patch import Patch
 from b70ctl.core.patchcheck import unknown_bases
 from b70ctl.core.patchset import brought, quarrels
 from b70ctl.core.plugin import Kernels
+from b70ctl.core.printable import one_line
 from b70ctl.core.profile import Profile
+from b70ctl.core.resolve import contradictions
 from b70ctl.core.rules.case import Severity
+from b70ctl.edge.carrying import uncarried_below
 from b70ctl.edge.catalog import Written
-from b70ctl.edge.draft import config
-from b70ctl.edge.files import is_there, not_allowed
-from b70ctl.edge.filling import unfit
+from b70ctl.edge.files import is_gone, nearest
+from b70ctl.edge.filling import LEFT_OUT, unfit
 from b70ctl.edge.imagefacts import all_kept
 from b70ctl.edge.preparing import Wanted, Workshop
 from b70ctl.edge.secretfiles import names_of, secret_files, secret_in, secret_places
@@ -30,17 +33,22 @@ from b70ctl.errors import B70Error, Refused, to_type
 
 
 def findings(
-    here: Here, workshop: Workshop, name: str, sets: tuple[str, ...], *, meant: bool = True
+    here: Here, workshop: Workshop, name: str, sets: tuple[str, ...], *, meant: bool = True, drafts: bool = True
 ) -> tuple[Finding, ...]:  # fmt: skip
     """Everything that the rules say of a profile, with what is known of its image; no card is needed for that.
 
-    What is still to be fetched for a shipped profile is no error unless that profile is `meant`.
+    What is still to be fetched for a shipped profile is no error unless that profile is `meant`. Without `drafts` the
+    draft's own files are not looked at, as by `errors_of`.
     """
     written = here.catalog.profile(name, sets)
     patches, facts = workshop.patched(written)
     found = _judged(here, written, facts, patches, workshop.reach(written), workshop.kernels(written, facts))
     lacks = _lacks(written, meant=meant)
-    return (*_of_patches(here, workshop, facts, patches, lacks), *_of_draft(here, workshop, written, lacks), *found)
+    drafted = of_draft(here, workshop, written, lacks) if drafts else ()
+    never = contradictions(written.profile, workshop.place_of(written), facts, patches)
+    unresolved = (Finding("contradiction", "error", key, each.what, each.hint) for key, each in never)
+    mounted = _of_mounts(here, workshop, written.profile)
+    return (*_of_patches(here, workshop, facts, patches, lacks), *drafted, *mounted, *unresolved, *found)
 
 
 def errors_of(here: Here, workshop: Workshop, wanted: Wanted, *, meant: bool) -> list[Finding]:
@@ -50,7 +58,8 @@ def errors_of(here: Here, workshop: Workshop, wanted: Wanted, *, meant: bool) ->
     """
     lacks = _lacks(wanted.written, meant=meant)
     of_patches = _of_patches(here, workshop, wanted.facts, wanted.patches, lacks)
-    return [*_of_rules("error", here, workshop, wanted), *(each for each in of_patches if each.severity == "error")]
+    others = [*of_patches, *_of_mounts(here, workshop, wanted.written.profile)]
+    return [*_of_rules("error", here, workshop, wanted), *(each for each in others if each.severity == "error")]
 
 
 def _lacks(written: Written, *, meant: bool) -> Severity:
@@ -94,16 +103,38 @@ def _secrets_shown(here: Here, profile: Profile) -> dict[int, list[str]]:
                  for what, hidden in places.items() if shows(mounted, hidden)]  # fmt: skip
         if not shown and (linked := secret_in(path, files)):
             shown = [f"{linked} by another name: it is a hard link to its file"]
+        if not shown and mount.carried and (inside := uncarried_below(path, files, LEFT_OUT)):
+            shown = [inside]
         if shown:
             found[number] = shown
     return found
 
 
 def unrefused(here: Here, wanted: Wanted) -> list[Order]:
-    """A release's files, but for the mounts that the rules refuse for a secret: once is enough."""
+    """A release's files, but for mounts that are told already, as one that shows a secret or is not there."""
     profile, place = wanted.written.profile, here.workshop(docker=True).place
     told = {place.path(profile.mounts[number].source) for number in _secrets_shown(here, profile)}
-    return [order for order in wanted.deployment.files if order.name != "mounts" or order.source not in told]
+    return [order for order in wanted.deployment.files
+            if order.name != "mounts" or not (order.source in told or is_gone(order.source))]  # fmt: skip
+
+
+def _of_mounts(here: Here, workshop: Workshop, profile: Profile) -> Iterator[Finding]:
+    """Mounts that a switch will refuse: what the release carries of the site, and what is to be there as it is.
+
+    An absolute path is the box's, and need not be on the machine that lints.
+    """
+    if here.root is None or not profile.mounts:
+        return
+    hidden, told = secret_files(here.catalog.site, here.root), _secrets_shown(here, profile)
+    numbers = [number for number, mount in enumerate(profile.mounts) if mount.carried]
+    for number, order in zip(numbers, carried(profile, workshop.place), strict=True):
+        for error in unfit([order], {}, hidden) if number not in told else ():
+            yield Finding("mount", "error", f"mounts.{number}", error.what, error.hint)
+    for number, mount in enumerate(profile.mounts):
+        if number not in numbers and is_gone(path := workshop.place.path(mount.source)):
+            yield Finding("mount", "warning", f"mounts.{number}",
+                          f"{path} does not exist on this machine, and where it does not, a switch is refused",
+                          to_type("ls", nearest(Path(path))))  # fmt: skip
 
 
 def _gates(here: Here) -> dict[str, list[str]]:
@@ -142,41 +173,6 @@ def _of_patches(
     return found
 
 
-def _of_draft(here: Here, workshop: Workshop, written: Written, lacks: Severity) -> Iterator[Finding]:
-    """What a switch will refuse of a draft: one that is not there, and overrides that its config has no place for.
-
-    Where the models, or the hub's cache, are not on this machine at all, as in CI, there is nothing to look at.
-    """
-    given, site = draft_of(written.profile), here.catalog.site
-    around = (site.models if given.path else site.hf_cache) if given else None
-    if given is None or around is None or here.root is None or not is_there(workshop.place.path(around)):
-        return
-    file = workshop.draft_config(written)
-    if file and (denied := not_allowed(file)):
-        # who switches may look, and who asks here may not
-        yield Finding("draft", "warning", "speculative.draft", f"{file} cannot be looked at: {denied}",
-                      to_type("ls", "-l", file.parent))  # fmt: skip
-        return
-    if file is None or not is_there(file):
-        key, name = ("path", given.path) if given.path else ("hub", given.hub)
-        if given.path or given.overrides or not written.profile.boot.download:
-            where = next((need.where for need in written.profile.needs if str(name).endswith(need.what)), None)
-            what = Path(file or in_cache(str(given.hub), given.revision, workshop.place))
-            yield Finding("draft", lacks, f"speculative.draft.{key}", f"{what} does not exist",
-                          where or to_type("ls", what.parent.parent))  # fmt: skip
-        return
-    try:
-        read = config(file)
-    except Refused as error:
-        # nothing of it is written anew without overrides, but how far the draft reaches is not known either
-        yield Finding("draft", "error" if given.overrides else "warning", "speculative.draft", error.what, error.hint)
-        return
-    try:
-        overridden(read, given.overrides)
-    except Refused as error:
-        yield Finding("draft", "error", "speculative.draft.overrides", error.what, error.hint)
-
-
 def _asked(workshop: Workshop, facts: ImageFacts) -> list[ImageFacts]:
     """What images of that name said when they were asked; else what is known without."""
     names = {facts.ref, facts.digest, facts.id} - {None}
@@ -200,5 +196,13 @@ def _told(findings: Sequence[Finding]) -> list[B70Error]:
 
 def line(profile: str, finding: Finding) -> str:
     """One finding on one line."""
-    hint = f" ({finding.hint})" if finding.hint else ""
-    return f"{profile}: {finding.severity}: {finding.where}: {finding.message}{hint} [{finding.rule}]"
+    return f"{_line(profile, finding.severity, f'{finding.where}: {finding.message}', finding.hint)} [{finding.rule}]"
+
+
+def fault(profile: str, error: B70Error) -> str:
+    """On one line too, why a profile cannot be judged."""
+    return _line(profile, "error", error.what, error.hint)
+
+
+def _line(profile: str, severity: Severity, said: str, hint: str | None) -> str:
+    return one_line(f"{profile}: {severity}: {said}{f' ({hint})' if hint else ''}")

@@ -11,6 +11,7 @@ from b70ctl.cli.here import Here
 from b70ctl.cli.past import boot_lines, files_proof, unproven
 from b70ctl.core.history import before
 from b70ctl.core.journal import unfinished
+from b70ctl.core.metrics import at_work
 from b70ctl.core.release import Observed, Release, State
 from b70ctl.core.standing import down, paused
 from b70ctl.core.window import is_open
@@ -190,9 +191,8 @@ def _engine(here: Here, release: Release) -> str | None:
         figures = endpoint.metrics()
     except EngineError:
         return "healthy"
-    if figures.running is None or figures.waiting is None:
-        return "healthy"
-    return f"healthy, {figures.running:.0f} requests running, {figures.waiting:.0f} waiting"
+    told = at_work(figures)
+    return f"healthy, {told}" if told else "healthy"
 
 
 def _said(value: Any) -> str:

@@ -44,6 +44,7 @@ def _told(op: Op, verdicts: dict[str, Verdict | None]) -> str:
     lines += [f"  {op.end.what}"] if op.end and op.end.what not in ("", *op.failures) else []
     lines += [f"  {line}" for line in _boot_line(_boot(op))]
     if verdict and verdict.op == op.number:
+        lines += [f"  {line}" for line in _files_line(verdict)]
         lines += [f"  probe {each['probe']}: {each['detail']}" for each in verdict.findings if each["passed"] is False]
     return "\n".join(lines)
 
@@ -109,15 +110,23 @@ def boot_lines(store: Store, release: Release) -> list[str]:
     other = newest_proven(release.profile, kept, {name: store.verdict(name) for name in kept}, before=release.number)
     earlier = store.verdict(other.id) if other else None
     changed = differences(BootFacts.from_dict(earlier.boot), boot) if earlier else []
-    files = files_proof(verdict)
-    told = [str(files["detail"])] if files and files["passed"] is not False else []
-    return [*_boot_line(boot), *told, *(f"since the last {release.profile}: {line}" for line in changed)]
+    return [
+        *_boot_line(boot),
+        *_files_line(verdict),
+        *(f"since the last {release.profile}: {line}" for line in changed),
+    ]
 
 
 def files_proof(verdict: Verdict | None) -> dict[str, Any] | None:
     """Whether what the patches changed is what Python imports, and in words; `passed` is None where none can know."""
     found = next((each for each in verdict.findings if each["probe"] == FILES), None) if verdict else None
     return {"passed": found["passed"], "detail": found["detail"]} if found else None
+
+
+def _files_line(verdict: Verdict) -> list[str]:
+    """The proof of the files, but for one that failed, which is told with the other probes."""
+    files = files_proof(verdict)
+    return [str(files["detail"])] if files and files["passed"] is not False else []
 
 
 def _boot_line(boot: BootFacts) -> list[str]:

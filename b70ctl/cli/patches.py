@@ -14,6 +14,7 @@ from b70ctl.core.patch import Answer, Checked, Edit, Patch
 from b70ctl.core.patchcheck import by_files, by_release, unread
 from b70ctl.core.patchset import brought, refuse_taken
 from b70ctl.core.strict import NAME
+from b70ctl.edge.sitefiles import is_file, lies_in
 from b70ctl.errors import B70Error, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -49,14 +50,14 @@ def list_(here: Here) -> None:
 
 
 def _row(here: Here, name: str, patch: Patch | B70Error) -> list[str]:
-    own = _is_own(here, name)
     if isinstance(patch, B70Error):
+        own = here.root is not None and lies_in(here.root / "patches", name)
         return [name, "broken", "yours" if own else "", patch.what]
-    return [name, patch.versions, "yours" if own else patch.status, patch.summary]
+    return [name, patch.versions, "yours" if _is_own(here, name) else patch.status, patch.summary]
 
 
 def _is_own(here: Here, name: str) -> bool:
-    return here.root is not None and (here.root / "patches" / name / "patch.yaml").is_file()
+    return here.root is not None and lies_in(here.root / "patches" / name, "patch.yaml")
 
 
 def _every(here: Here) -> dict[str, Patch | B70Error]:
@@ -192,7 +193,7 @@ def new(here: Here, name: str) -> None:
         # a file that is still to be filled in would stand in for it in every profile that has it
         raise Refused(f"patch `{name}` is shipped, and one of yours would take its place", hint=another)
     file = here.site_root / "patches" / name / "patch.yaml"
-    if file.exists():
+    if is_file(file):
         raise Refused(f"{file} exists already", hint=f"b70ctl patches show {name}")
     replace(here.site_root / places.STATE / "patch.schema.json", json.dumps(Patch.model_json_schema(), indent=2))
     replace(file, NEW_TEXT.format(name=name, state=places.STATE))

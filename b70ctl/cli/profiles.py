@@ -64,24 +64,27 @@ def show(here: Here, profile: str, sets: tuple[str, ...]) -> None:
 
 
 def lint_(here: Here, names: list[str], sets: tuple[str, ...]) -> None:
-    """What will not work, or not as meant, with the image that a profile names; exit 1 when there is an error."""
-    from b70ctl.cli.linting import findings, line
+    """What will not work, or not as meant, with the image that a profile names; exit 1 when there is an error.
+
+    The one profile that was named, and cannot be judged at all, ends it with the status of what is wrong with it.
+    """
+    from b70ctl.cli.linting import fault, findings, line
 
     workshop = here.workshop(docker=False)
     found: list[dict[str, Any]] = []
-    failed = False
-    for name in names or [entry.name for entry in here.catalog.profiles()]:
+    failed = Exit.DONE
+    for name in [here.catalog.entry(name).name for name in names] or [each.name for each in here.catalog.profiles()]:
         try:
             remarks = findings(here, workshop, name, sets, meant=bool(names))
         except B70Error as error:
-            if len(names) == 1:
-                raise
-            failed = True
-            found.append({"profile": name, "severity": "error", "message": error.what, "hint": error.hint})
+            failed = error.exit_code if len(names) == 1 else Exit.FAILED
+            found.append({"profile": name, "rule": None, "severity": "error", "where": None, "message": error.what,
+                          "hint": error.hint})  # fmt: skip
             if not here.console.json:
-                here.console.text(f"{name}: error: {error.what}")
+                here.console.text(fault(name, error))
             continue
-        failed |= any(each.severity == "error" for each in remarks)
+        if any(each.severity == "error" for each in remarks):
+            failed = Exit.FAILED
         for each in remarks:
             found.append({"profile": name, "rule": each.rule, "severity": each.severity, "where": each.where,
                           "message": each.message, "hint": each.hint})  # fmt: skip
@@ -90,7 +93,7 @@ def lint_(here: Here, names: list[str], sets: tuple[str, ...]) -> None:
     if here.console.json:
         here.console.data(found)
     if failed:
-        raise typer.Exit(int(Exit.FAILED))
+        raise typer.Exit(int(failed))
     if not here.console.json and not found:
         here.console.say("nothing to remark")
 
@@ -148,6 +151,7 @@ def new(here: Here, name: str, extends: str) -> None:
     from b70ctl.core.strict import NAME
     from b70ctl.edge import places
     from b70ctl.edge.files import replace
+    from b70ctl.edge.sitefiles import is_file
 
     if not NAME.fullmatch(name):
         raise UsageError(
@@ -158,7 +162,7 @@ def new(here: Here, name: str, extends: str) -> None:
     if name in written.lineage:
         raise UsageError(f"a profile called `{name}` would extend itself: {' -> '.join(reversed(written.lineage))}")
     file = here.site_root / "profiles" / f"{name}.yaml"
-    if file.exists():
+    if is_file(file):
         raise Refused(f"{file} exists already", hint=f"b70ctl profiles show {name}")
     status = "" if parent.status == "production" else f"status: {parent.status}\nstatus_reason: as {extends}\n"
     replace(here.site_root / places.STATE / "profile.schema.json", schema_text())

@@ -24,6 +24,7 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
     from b70ctl.edge import draft
     from b70ctl.edge.companions import companion_files
     from b70ctl.edge.preflight import look
+    from b70ctl.edge.secretfiles import secret_files
 
     companion_files(here.catalog.site, here.site_root)
     host = here.workshop(docker=True).host
@@ -31,7 +32,7 @@ def obstacles(here: Here, wanted: Wanted, incumbent: Release | None, observed: O
                 root=is_root(),
                 store=here.store.folder)  # fmt: skip
     found = faults(wanted.deployment, wanted.written.profile, seen)
-    found += draft.in_the_way(wanted.deployment, seen.missing)
+    found += draft.in_the_way(wanted.deployment, seen.missing, secret_files(here.catalog.site, here.site_root))
     return [*namesake(here, observed), *found, *refusals(here, wanted)]
 
 

@@ -26,7 +26,7 @@ _STOPPING = re.compile(
 _SPOKEN = re.compile(
     r"\berror: (?:argument|unrecognized|the following|ambiguous)|^exec: |^exec /|^(?:/bin/)?(?:ba)?sh: (?:line )?\d+: "
     # a function of `bash -c`, as what runs start scripts is
-    r"|^environment: line \d+: "
+    r"|^environment: line \d+: |^b70ctl: start script \S+ ended with "
     r"|^terminate called|^\s*what\(\):|Segmentation fault|Illegal instruction|^Fatal Python error"
     r"|^FATAL: |UR_RESULT_ERROR_|^Killed$|oneCCL: .*(?:fail|EXCEPTION)"
 )

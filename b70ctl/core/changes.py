@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import BaseModel
 
+from b70ctl.core import secrecy
 from b70ctl.core.deployment import BY_HAND, Change, Deployment, Mount
 from b70ctl.core.draft import LIMIT
+from b70ctl.core.serving import before_the_command
 
 SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 SHOWN = {
@@ -54,12 +56,17 @@ def changes(before: Deployment | None, after: Deployment) -> tuple[Change, ...]:
         if old == new or field in hidden or (field == "mounts" and set(old) == set(new)):
             continue
         if field == "argv":
-            found += _pairs("command", _flags(old), _flags(new))
+            found += _discreet(_pairs("command", _flags(old), _flags(new)))
+        elif field == "env":
+            found += _discreet(_pairs(label, old, new))
         elif field == "contents":
             told = _told_otherwise(before, after)
             found += [each for each in _pairs(label, old, new) if each.what.removeprefix(f"{label} ") not in told]
         elif isinstance(old, dict):
             found += _pairs(label, old, new)
+        elif field == "entrypoint":
+            short = [before_the_command(words) or _text(words) for words in (old, new)]
+            found.append(Change(what=label, before=short[0], after=short[1]))
         else:
             found.append(Change(what=label, before=_text(old), after=_text(new)))
     return (*found, *([] if hidden else _overrides(before, after)))
@@ -106,6 +113,14 @@ def _pairs(label: str, old: Mapping[str, str | None], new: Mapping[str, str | No
         for name in names
         if old.get(name) != new.get(name)
     ]
+
+
+def _discreet(found: Iterable[Change]) -> Iterator[Change]:
+    """What changed, and of what may be secret only that it did."""
+    for each in found:
+        name = each.what.split(" ", 1)[-1]
+        values = {"before": each.before and secrecy.HIDDEN, "after": each.after and secrecy.HIDDEN}
+        yield each.model_copy(update=values) if secrecy.is_secret(name) else each
 
 
 def _flags(argv: tuple[str, ...]) -> dict[str, str]:

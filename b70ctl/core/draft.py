@@ -13,6 +13,7 @@ from b70ctl.core import serving
 from b70ctl.core.deployment import Order
 from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
+from b70ctl.core.printable import one_line
 from b70ctl.core.profile import Draft, Profile
 from b70ctl.errors import Refused, UsageError
 
@@ -22,6 +23,8 @@ LAYERS = ("transformer_layer_config", "text_config")
 """Where a config keeps its model's keys, when it does not at the top: drafts of the `speculators` format do."""
 MOST_TOLD = 20
 """Keys that a refusal lists."""
+MOST_SHOWN = 80
+"""Characters of each."""
 ELSEWHERE = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "HOME")
 """Variables that take the engine to another cache than the one that is mounted."""
 
@@ -160,13 +163,20 @@ def _override(inside: dict[str, Any], name: str, whole: str, value: Any, meant: 
     first, _, rest = name.partition(".")
     below = inside.get(first)
     if not rest or not isinstance(below, dict):
-        has = ", ".join(sorted(inside)[:MOST_TOLD]) or "nothing"
+        has = ", ".join(map(_told, sorted(inside)[:MOST_TOLD])) or "nothing"
         if len(inside) > MOST_TOLD:
             has += f" and {len(inside) - MOST_TOLD:,} more"
-        raise Refused(f"the draft's config has no `{whole}` to override; where `{name}` was looked for it has {has}",
-                      hint=meant and f"in the profile's speculative.draft.overrides: {meant}: {value}")  # fmt: skip
+        what = f"no `{_told(whole)}` to override; where `{_told(name)}` was looked for it has {has}"
+        fix = meant and f"in the profile's speculative.draft.overrides: {_told(meant)}: {value}"
+        raise Refused(f"the draft's config has {what}", hint=fix)
     inside[first] = dict(below)
     _override(inside[first], rest, whole, value, meant)
+
+
+def _told(key: str) -> str:
+    """A key of somebody's JSON, which may be of any length and hold anything."""
+    shown = one_line(key)
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
 
 
 def lifted(overrides: Mapping[str, Any]) -> int | None:

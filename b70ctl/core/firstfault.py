@@ -20,8 +20,8 @@ _STOPPED = re.compile(r"^(?:asyncio\.exceptions\.)?CancelledError|^KeyboardInter
 _KERNEL = re.compile(r"^(?:xe|i915|pci|pcieport) [0-9a-f:.]{7,12}: .*(?:\*ERROR\*|probe with driver .* failed)")
 WORDS = (
     "Traceback (most", "ERROR", "CRITICAL", "rror: ", "xception", "exec: ", "exec /", "sh: ", "environment: line ",
-    "what():", "terminate ", "Segmentation", "Illegal instr", "Fatal Python", "FATAL", "UR_RESULT_", "Killed",
-    "oneCCL: ", "probe with driver", "shutdown triggered", "trigger received signal", "Shutting down FastAPI",
+    "start script ", "what():", "terminate ", "Segmentation", "Illegal instr", "Fatal Python", "FATAL", "UR_RESULT_",
+    "Killed", "oneCCL: ", "probe with driver", "shutdown triggered", "trigger received signal", "Shutting down FastAPI",
     "Shutdown initiated",
 )  # fmt: skip
 """What a fault's line has in it, and that of a stop, after which some are none."""

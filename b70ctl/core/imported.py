@@ -60,8 +60,8 @@ def judged(changed: Sequence[Changed], digests: Mapping[str, str], seen: Sequenc
     files = "1 file is the one" if len(changed) == 1 else f"{len(changed)} files are the ones"
     detail = f"{files} that Python imports: {names}"
     if unknown := [each for each in changed if not (each.to or each.markers)]:
-        edits = ", ".join(f"whether patch `{each.patch}` has edited {each.file}" for each in unknown)
-        return Finding(probe=PROBE, passed=None, detail=f"{detail}; not provable: {edits}, for which it has no marker")
+        edits = ", and ".join(f"whether patch `{each.patch}` has edited {each.file}" for each in unknown)
+        return Finding(probe=PROBE, passed=None, detail=f"{detail}, but {edits} is not provable: it names no marker")
     return Finding(probe=PROBE, passed=True, detail=detail)
 
 

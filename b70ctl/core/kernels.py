@@ -59,11 +59,11 @@ class Program:
         return (python, "-m", f"{PACKAGE}.{self.name}", *self.words, *told)
 
 
-def on_one_card(deployment: Deployment, program: str = "check") -> Deployment:
+def on_one_card(deployment: Deployment) -> Deployment:
     """A deployment with the first of its cards alone; UsageError for one that has none."""
     if not deployment.card_count:
         raise UsageError(f"profile `{deployment.profile}` uses no card, and the kernels are for one",
-                         hint=f"b70ctl kernels {program} PROFILE")  # fmt: skip
+                         hint="b70ctl profiles list")  # fmt: skip
     first = {MASK: deployment.env[MASK].split(",")[0]} if MASK in deployment.env else {}
     changed = {"cards": deployment.cards[:1], "card_count": 1, "env": deployment.env | first}
     return deployment.model_copy(update=changed)

@@ -11,7 +11,7 @@ from b70ctl.core.patch import Patch
 from b70ctl.core.patchset import variables
 from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile
-from b70ctl.core.rules import accepted, drafts, memory, speculation, surroundings
+from b70ctl.core.rules import accepted, drafts, memory, mounts, speculation, surroundings
 from b70ctl.core.rules import kernels as kernels_
 from b70ctl.core.rules.case import Case, Remark, Rule, Severity
 from b70ctl.core.rules.flagtable import FlagTable
@@ -20,6 +20,7 @@ __all__ = ["RULES", "Finding", "FlagTable", "lint"]
 
 RULES: tuple[Rule, ...] = (
     *accepted.RULES, *kernels_.RULES, *speculation.RULES, *drafts.RULES, *memory.RULES, *surroundings.RULES,
+    *mounts.RULES,
 )  # fmt: skip
 
 _ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}

@@ -92,6 +92,19 @@ def acceptance(before: Metrics, after: Metrics) -> float | None:
     return accepted / drafts if drafts > 0 and accepted >= 0 else None
 
 
+def at_work(figures: Metrics) -> str:
+    """What an engine does now, and what became of its drafts since its start; empty where its figures do not say."""
+    if figures.running is None or figures.waiting is None:
+        return ""
+    told = f"{figures.running} requests running, {figures.waiting} waiting"
+    accepted = acceptance(Metrics(drafts=0, accepted_tokens=0), figures)
+    if accepted is None or figures.drafts is None or figures.draft_tokens is None:
+        return told
+    # a draft may be shorter than the profile allows, as ngram's are
+    drafted = figures.draft_tokens / figures.drafts
+    return f"{told}; of its drafts {accepted:.2f} of {round(drafted, 2):g} tokens were accepted"
+
+
 def _sum(of: list[Sample]) -> int:
     # a count beyond this is nonsense, and a sum of such might not be a number
     return round(sum(max(-_MOST, min(sample.value, _MOST)) for sample in of))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from b70ctl.core import draft as drafts
@@ -11,7 +12,8 @@ from b70ctl.core.deployment import Mount, Order
 from b70ctl.core.image import ImageFacts
 from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
-from b70ctl.core.profile import MountSpec, Profile
+from b70ctl.core.profile import Profile
+from b70ctl.core.sizes import plain
 from b70ctl.errors import UsageError
 
 
@@ -27,13 +29,8 @@ def requires(profile: Profile, place: Place) -> tuple[str, ...]:
             found.append(f"{folder}/config.json")
         elif not profile.boot.download:
             found.append(drafts.in_cache(str(model.hub), model.revision, place))
-    found += (place.path(mount.source) for mount in profile.mounts if _is_carried(mount))
+    found += (place.path(mount.source) for mount in profile.mounts if mount.carried)
     return tuple(found)
-
-
-def _is_carried(mount: MountSpec) -> bool:
-    """Whether the release carries the file: what belongs to the site may change under a release that does not."""
-    return mount.read_only and not mount.source.startswith("/")
 
 
 def shows(mounted: Iterable[str], hidden: Iterable[str]) -> bool:
@@ -65,29 +62,31 @@ def mounts(profile: Profile, place: Place, orders: tuple[Order, ...]) -> list[Mo
     found += (
         Mount(source=place.path(mount.source), target=mount.target, read_only=mount.read_only)
         for mount in profile.mounts
-        if not _is_carried(mount)
+        if not mount.carried
     )
-    targets = [mount.target for mount in found] + [order.target for order in orders]
-    targets = [*map(plain, targets), serving.CACHE, "/dev/dri/by-path"]
-    twice = next((target for target in targets if targets.count(target) > 1), None)
-    if twice:
-        raise UsageError(f"two mounts have the target {twice}")
+    _refuse_one_target(profile, [*(mount.target for mount in found), *(order.target for order in orders)])
     return found
 
 
-def plain(target: str) -> str:
-    """A path of the container as Docker reads it, however it was spelled."""
-    return "/" + posixpath.normpath(target).lstrip("/")
+def _refuse_one_target(profile: Profile, targets: Iterable[str]) -> None:
+    taken = Counter([*map(plain, targets), serving.CACHE, "/dev/dri/by-path"])
+    if twice := next((target for target, times in taken.items() if times > 1), None):
+        own = [number for number, mount in enumerate(profile.mounts) if mount.target == twice]
+        raise UsageError(f"two mounts have the target {twice}",
+                         hint=f"another target for mounts.{own[-1]}, or without it" if own else None)  # fmt: skip
 
 
 def orders(profile: Profile, place: Place, facts: ImageFacts, patches: Mapping[str, Patch]) -> tuple[Order, ...]:
     """Every file that the release must bring."""
     found = patchset.orders(profile.patches, place, facts, patches)
-    found += (
+    return (*found, *carried(profile, place), *drafts.orders(profile, place, patches))
+
+
+def carried(profile: Profile, place: Place) -> tuple[Order, ...]:
+    """The profile's own files that the release must bring."""
+    return tuple(
         Order(kind="tree", to=f"files/mounts/{number:02}-{posixpath.basename(mount.source)}", target=mount.target,
               name="mounts", source=place.path(mount.source))
         for number, mount in enumerate(profile.mounts)
-        if _is_carried(mount)
+        if mount.carried
     )  # fmt: skip
-    found += drafts.orders(profile, place, patches)
-    return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
@@ -12,9 +13,10 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from b70ctl.core.image import MOST_VERSIONS, ImageFacts, within
 from b70ctl.core.kernels import TABLE_VARIABLE
 from b70ctl.core.serving import OURS
-from b70ctl.core.sizes import below
+from b70ctl.core.sizes import below, markable
 from b70ctl.core.strict import EnvName, Name, Strict, Text
-from b70ctl.errors import Refused
+from b70ctl.core.syntax import refuse_unless_python
+from b70ctl.errors import BadValue, Refused
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 MOST_MARKER = 1000
@@ -34,11 +36,7 @@ def _range(ranges: str) -> str:
 
 
 RelativePath = Annotated[str, StringConstraints(pattern=r"^[^/\x00][^\x00]*$"), AfterValidator(below)]
-Range = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=MOST_VERSIONS),
-    AfterValidator(_range),
-]
+Range = Annotated[str, StringConstraints(min_length=1, max_length=MOST_VERSIONS), AfterValidator(_range)]
 """Versions, for example `>=0.19,<0.23`."""
 GateName = Annotated[EnvName, AfterValidator(_not_ours)]
 GateValue = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$")]
@@ -57,7 +55,7 @@ class Edit(Strict):
 class Script(Strict):
     """Somebody's program that edits the installed vLLM when the container starts, before the engine."""
 
-    file: RelativePath
+    file: Annotated[RelativePath, AfterValidator(markable)]
     """Below the patch's own folder in the site: `patches/<name>/`."""
     sha256: Sha256 | None = None
     """The file that it was proven with; another is refused."""
@@ -146,9 +144,10 @@ class Patch(Strict):
             raise ValueError("`after` is for `scripts` alone: the other kinds bring a whole file each")
         if stray := [marker.file for marker in self.markers if marker.file not in self.files]:
             raise ValueError(f"`markers` names {stray[0]}, which the patch does not change")
-        twice = [overlay.file for overlay in self.overlays]
-        if len(twice) != len(set(twice)):
-            raise ValueError("two `overlays` replace one file")
+        kind = "scripts" if self.scripts else "overlays"
+        named = Counter([*(each.file for each in self.scripts), *(each.file for each in self.overlays)])
+        if twice := next((file for file, times in named.items() if times > 1), None):
+            raise BadValue(f"`{kind}` names {twice} twice, and a release has it once", hint="leave one of them out")
         return self
 
     @property
@@ -214,7 +213,7 @@ def lines_of(text: str, anchor: str) -> list[int]:
 
 
 def edited(name: str, patch: Patch, file: str, base: str) -> tuple[str, list[int]]:
-    """`base` with the patch's edits of `file` made, and the lines where they were; Refused unless each had one."""
+    """`base` with the edits of `file` made, and their lines; Refused unless each had one and Python stays Python."""
     text = base
     places: list[int] = []
     for edit in (edit for edit in patch.edits if edit.file == file):
@@ -226,6 +225,7 @@ def edited(name: str, patch: Patch, file: str, base: str) -> tuple[str, list[int
                 hint=f"b70ctl patches show {name}",
             )
         text, places = text.replace(edit.old, edit.new), [*places, *lines]
+    refuse_unless_python(name, file, base, text)
     return text, places
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
+from b70ctl.core.deployment import Order
 from b70ctl.core.image import ImageFacts, parsed_version, within
 from b70ctl.core.patch import Answer, Checked, Patch, by_version, edited
-from b70ctl.errors import Refused
+from b70ctl.core.syntax import refuse_unless_python
+from b70ctl.errors import Refused, to_type
 
 BY_ITSELF = "its script looks for its own anchors when the container starts, and stops the start without them"
 
@@ -25,6 +28,9 @@ def by_release(patch: Patch, vllm: str) -> Checked:
         return Checked(Answer.APPLIES, BY_ITSELF)
     if patch.overlays:
         return Checked(Answer.UNKNOWN, "an overlay fits the one file that it was made from; ask the image: --image REF")
+    if not patch.bases:
+        what = "it is in its range, and no file that it was made for is recorded (`bases`); ask the image: --image REF"
+        return Checked(Answer.UNKNOWN, what)
     if parsed_version(vllm).is_prerelease:
         return Checked(Answer.UNKNOWN, "a development build has files of its own; ask the image: --image REF")
     return Checked(Answer.APPLIES, f"made for {', '.join(patch.bases.values())}")
@@ -38,6 +44,8 @@ def by_files(
     if found.answer is not Answer.APPLIES:
         return found
     if patch.scripts:
+        if lacking := [file for file in sorted(patch.files) if facts.files.get(file) == "absent"]:
+            return Checked(Answer.UNKNOWN, f"the image has no {lacking[0]}, which its script edits")
         return Checked(Answer.APPLIES, BY_ITSELF)
     told = [_by_file(name, patch, file, facts, accepted, texts.get(file)) for file in sorted(patch.judged)]
     doubtful = [each for each in told if each.answer is not Answer.APPLIES]
@@ -98,12 +106,29 @@ def _unknown_base(name: str, patch: Patch, file: str, digest: str, image: str) -
     if digest == "absent":
         return Refused(f"patch `{name}` changes {file}, which the image does not have")
     if patch.overlays:
-        return other_base(name, file, digest)
+        return _other_base(name, file, digest)
     return Refused(f"patch `{name}` was not made for this {file} (sha256 {digest[:12]}…), which can be accepted if its "
                    "anchor is there", hint=f"b70ctl patches accept {name}:{digest} --image {image}")  # fmt: skip
 
 
-def other_base(name: str, file: str, digest: str) -> Refused:
+def base_of(order: Order, patch: Patch, base: bytes | None) -> bytes:
+    """The image's file under an overlay; Refused unless it is the one that the overlay was made from."""
+    overlay = next(each for each in patch.overlays if order.to == f"files/{order.name}/{each.file}")
+    if base is None:
+        raise Refused(f"patch `{order.name}` replaces {order.target}, which the image does not have")
+    if (digest := hashlib.sha256(base).hexdigest()) != overlay.base:
+        raise _other_base(order.name, overlay.file, digest)
+    return base
+
+
+def refuse_spoilt(order: Order, base: bytes, own: bytes) -> None:
+    """Raise for an overlay that is no Python where the image's file is."""
+    before, after = (each.decode("utf-8", errors="surrogateescape") for each in (base, own))
+    hint = to_type("python3", "-m", "py_compile", order.source)
+    refuse_unless_python(order.name, order.to.removeprefix(f"files/{order.name}/"), before, after, hint=hint)
+
+
+def _other_base(name: str, file: str, digest: str) -> Refused:
     """The refusal of an overlay whose image has moved on."""
     return Refused(f"the overlay of patch `{name}` was made from another {file} than the image's "
                    f"(sha256 {digest[:12]}…), and would undo what has changed since",

@@ -12,7 +12,7 @@ from b70ctl.core.image import ImageFacts
 from b70ctl.core.kernels import TABLE
 from b70ctl.core.patch import Patch
 from b70ctl.core.place import Place
-from b70ctl.errors import Refused, UsageError, to_type
+from b70ctl.errors import NotAsked, Refused, UsageError, to_type
 
 TAKEN = frozenset({"draft", "mounts", "plugin", TABLE})
 """Names below a release's `files`, where each patch has a folder of its name."""
@@ -64,8 +64,8 @@ def brought(name: str, patch: Patch, place: Place) -> list[Order]:
 
 def _installed(name: str, file: str, facts: ImageFacts) -> str:
     if facts.site_packages is None:
-        raise UsageError(f"patch `{name}` changes {file}, and where {facts.ref} keeps it is not known",
-                         hint=f"b70ctl images probe {facts.ref}")  # fmt: skip
+        raise NotAsked(f"patch `{name}` changes {file}, and where {facts.ref} keeps it is not known",
+                       hint=f"b70ctl images probe {facts.ref}")  # fmt: skip
     return f"{facts.site_packages}/{file}"
 
 

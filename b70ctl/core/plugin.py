@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from b70ctl.core.deployment import OWN, Order
+from b70ctl.core.image import is_version
 from b70ctl.core.kernels import PACKAGE, TABLE, TABLE_VARIABLE
 from b70ctl.core.place import Place
 from b70ctl.core.profile import Profile
+from b70ctl.core.sizes import plain
 from b70ctl.core.tuning import fault
 from b70ctl.errors import Refused, to_type
 
@@ -127,7 +129,7 @@ def _is_version(found: object) -> bool:
 
 
 def _are_versions(found: object) -> bool:
-    return isinstance(found, tuple) and bool(found) and all(map(_is_version, found))
+    return isinstance(found, tuple) and bool(found) and all(_is_version(each) and is_version(each) for each in found)
 
 
 def _verifies_in_graphs(sources: Iterable[bytes]) -> bool:
@@ -205,12 +207,11 @@ def searched(profile: Profile, paths: Iterable[str | None], place: Place) -> lis
     `paths` are the image's own: its PYTHONPATH, its site-packages.
     """
     own = str(profile.env.get("PYTHONPATH", ""))
-    entries = [posixpath.normpath(entry) for each in (own, *paths) for entry in (each or "").split(":") if entry]
+    entries = [plain(entry) for each in (own, *paths) for entry in (each or "").split(":") if entry]
     found = []
     for entry in dict.fromkeys(entries):
         for mount in profile.mounts:
-            target = posixpath.normpath(mount.target)
-            if entry == target or entry.startswith(f"{target.rstrip('/')}/"):
-                below = posixpath.relpath(entry, target)
+            if f"{entry}/".startswith(f"{mount.target}/"):
+                below = posixpath.relpath(entry, mount.target)
                 found.append((entry, posixpath.normpath(posixpath.join(place.path(mount.source), below))))
     return found

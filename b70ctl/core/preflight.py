@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from b70ctl.core.deployment import Deployment
+from b70ctl.core.deployment import Deployment, Mount
 from b70ctl.core.profile import Profile
 from b70ctl.core.serving import MODELS
 from b70ctl.errors import B70Error, MachineError, Refused, to_type
@@ -49,6 +49,8 @@ class Seen:
     port_container: str | None = None
     missing: tuple[str, ...] = ()
     """Host paths that would be mounted and do not exist."""
+    nearest: Mapping[str, str] = field(default_factory=dict)
+    """What of each is there."""
     lost: tuple[tuple[str, str], ...] = ()
     """Links on the way to what must be there that lead nowhere inside the container, and where they lead."""
     holders: tuple[CardHolder, ...] = ()
@@ -63,8 +65,8 @@ def faults(deployment: Deployment, profile: Profile | None, seen: Seen) -> list[
     if not seen.image_present:
         where = wheres.get(deployment.image_ref, to_type("docker", "pull", deployment.image_ref))
         found.append(Refused(f"Docker does not have the image {deployment.image_ref}", hint=where))
-    found += [_absent(path, deployment, wheres) for path in seen.missing]
-    found += [_lost(link, target, deployment) for link, target in seen.lost]
+    found += [_absent(path, deployment, wheres, seen.nearest.get(path)) for path in seen.missing]
+    found += [lost_link(link, target, deployment.mounts) for link, target in seen.lost]
     if seen.port_holder:
         found.append(_port(deployment, seen))
     found += [_card(holder) for holder in seen.holders]
@@ -80,17 +82,18 @@ def cramped(rooms: Iterable[Room], need: int = ROOM_FOR_RECORDS) -> list[B70Erro
     return [_full(room, need) for room in rooms if room.free < need]
 
 
-def _absent(path: str, deployment: Deployment, wheres: dict[str, str]) -> B70Error:
+def _absent(path: str, deployment: Deployment, wheres: dict[str, str], nearest: str | None) -> B70Error:
     what, folder = f"{path} does not exist", path.removesuffix("/config.json")
     if path in (source for source, _ in deployment.devices):
         return MachineError(f"{what}, and `dri` in site.yaml names it", hint="ls -l /dev/dri/by-path")
     where = next((where for name, where in wheres.items() if folder.endswith(name)), None)
-    return Refused(what, hint=where or to_type("ls", path.rpartition("/")[0] or "/"))
+    return Refused(what, hint=where or to_type("ls", nearest or folder.rpartition("/")[0] or "/"))
 
 
-def _lost(link: str, target: str, deployment: Deployment) -> B70Error:
+def lost_link(link: str, target: str, mounts: Iterable[Mount]) -> B70Error:
+    """A link on the way to what must be there that leads nowhere inside the container."""
     hint = "mount what it leads to at the same path: mounts"
-    models = next((mount.source for mount in deployment.mounts if mount.target == MODELS), None)
+    models = next((mount.source for mount in mounts if mount.target == MODELS), None)
     if models and link.startswith(f"{models}/"):
         # of a model's own file all the others are links too
         folder = link.removesuffix("/config.json")

@@ -19,5 +19,10 @@ def printable(text: str) -> str:
     return _ORDERS.sub(lambda found: found[1] or _named(ord(found[0])), text)
 
 
+def one_line(text: str) -> str:
+    """Text that stays on its line wherever it is read: what would end it, or is no letter, by its escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def _named(code: int) -> str:
     return f"^{chr(code + 0x40)}" if code < 0x20 else f"\\u{code:04x}"

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from b70ctl.core.sizes import in_reason, mountable
+from b70ctl.core.mountspec import MountSpec
+from b70ctl.core.sizes import in_reason, model_folder
 from b70ctl.core.strict import (
-    AbsolutePath,
     Dotted,
     EnvName,
     EnvValue,
@@ -20,6 +20,7 @@ from b70ctl.core.strict import (
     Seconds,
     Strict,
     Text,
+    refuse_two_places,
 )
 
 
@@ -65,7 +66,7 @@ class ImageSpec(Strict):
 class ModelSpec(Strict):
     """The weights."""
 
-    path: PathText | None = None
+    path: Annotated[PathText, AfterValidator(model_folder)] | None = None
     """A directory below the site's `models`."""
     hub: PathText | None = None
     """A Hugging Face id; used from the site's `hf_cache`."""
@@ -78,8 +79,7 @@ class ModelSpec(Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> ModelSpec:
-        if (self.path is None) == (self.hub is None):
-            raise ValueError("give either `path` (below the site's models) or `hub` (a Hugging Face id)")
+        refuse_two_places(self.path, self.hub)
         return self
 
 
@@ -121,7 +121,7 @@ class Engine(Strict):
 class Draft(Strict):
     """The draft model of a speculative method."""
 
-    path: PathText | None = None
+    path: Annotated[PathText, AfterValidator(model_folder)] | None = None
     """A directory below the site's `models`."""
     hub: PathText | None = None
     """A Hugging Face id; used from the site's `hf_cache`."""
@@ -133,10 +133,10 @@ class Draft(Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> Draft:
-        if (self.path is None) == (self.hub is None):
-            raise ValueError("give either `path` (below the site's models) or `hub` (a Hugging Face id)")
+        refuse_two_places(self.path, self.hub)
         if self.revision is not None and self.hub is None:
-            raise ValueError("`revision` is that of a hub repository, and the draft is given by `path`")
+            raise ValueError("`revision` is that of a hub repository, and the draft is given by `path`; take one that "
+                             "is inherited away with `revision: null`")  # fmt: skip
         return self
 
 
@@ -151,18 +151,6 @@ class Speculative(Strict):
     """The draft model, for methods that have one."""
     options: dict[FlagName | EnvName, FlagValue] = Field(default_factory=dict)
     """Further keys of vLLM's speculative config."""
-
-
-class MountSpec(Strict):
-    """A file or directory of the user's own inside the container."""
-
-    source: PathText
-    """A path on the host. A relative one starts at the site; read-only, it is copied into each release. An absolute
-    one is mounted as it is, and a rollback sees it as it is then."""
-    target: Annotated[AbsolutePath, AfterValidator(mountable)]
-    """Where the container sees it."""
-    read_only: bool = True
-    """A mount that the engine may write to says so."""
 
 
 class Resources(Strict):
@@ -206,6 +194,10 @@ class ProbeSettings(Strict):
     """Seconds between two pieces of a streamed answer."""
 
 
+def _once(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
 class Profile(Strict):
     """One model on this card, as a person wrote it, parents merged in."""
 
@@ -231,8 +223,8 @@ class Profile(Strict):
     """Cards to use; left out it is the tensor parallel size; `none` runs without a card."""
     collectives: Name | None = None
     """A named set of variables for more than one card; sets are never mixed."""
-    patches: list[Name] = Field(default_factory=list)
-    """Changes to the image's own files, by name."""
+    patches: Annotated[list[Name], AfterValidator(_once)] = Field(default_factory=list)
+    """Changes to the image's own files, by name; one that is listed twice, as by a parent too, is applied once."""
     kernels: Literal["image", "b70"] = "image"
     """Whose TurboQuant attention serves: what the image brings, or ours, which the release carries as a plugin."""
     mounts: list[MountSpec] = Field(default_factory=list)

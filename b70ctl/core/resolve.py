@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from b70ctl.core import draft as drafts
 from b70ctl.core import imported, mounting, patchset, plugin, serving
 from b70ctl.core.collectives import collective
-from b70ctl.core.deployment import Address, Deployment
+from b70ctl.core.deployment import Address, Deployment, Order
 from b70ctl.core.host import Host
 from b70ctl.core.image import ImageFacts, check_reference
 from b70ctl.core.patch import Patch
@@ -19,7 +19,7 @@ from b70ctl.core.plugin import Kernels
 from b70ctl.core.profile import Profile, Status
 from b70ctl.core.site import Site
 from b70ctl.core.sizes import refuse_endless
-from b70ctl.errors import MachineError, Refused, UsageError, to_type
+from b70ctl.errors import B70Error, MachineError, Refused, UsageError, to_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +109,58 @@ def resolve(
         kernels=kernels.name if kernels else None,
         draft_limit=_lifted(draft.overrides if draft else {}),
     )
+
+
+def contradictions(
+    profile: Profile, place: Place, facts: ImageFacts, patches: Mapping[str, Patch]
+) -> list[tuple[str, B70Error]]:
+    """What `resolve` would refuse on any box, whatever lies there, each with the key of the profile that it is about.
+
+    Of what rules say more is not among them: empty variables, and patches that must not meet.
+    """
+    place = _assumed(place)
+    told = profile.model_copy(update={"env": {name: value for name, value in profile.env.items() if value != ""}})
+    speculative = profile.speculative
+    checks: dict[str, Callable[[], object]] = {
+        "model": lambda: serving.model_argument(profile.model),
+        "speculative": lambda: speculative and serving.speculative_config(speculative),
+        "engine": lambda: refuse_endless(serving.argv(profile), {}),
+        "env": lambda: refuse_endless((), serving.environment(told, facts, {}, ())),
+        "speculative.draft": lambda: drafts.orders(profile, place, patches),
+        "mounts": lambda: mounting.mounts(profile, place, _known_orders(profile, place, facts, patches)),
+        "patches": lambda: imported.refuse_endless(patchset.changed(profile.patches, facts, patches)),
+    }
+    found: dict[str, tuple[str, B70Error]] = {}
+    for key, check in checks.items():
+        try:
+            check()
+        except B70Error as error:
+            found.setdefault(error.what, (key, error))
+    return list(found.values())
+
+
+def _assumed(place: Place) -> Place:
+    """The place with all that a profile could name there."""
+    site = place.site.model_copy(update={"models": place.site.models or "/", "hf_cache": place.site.hf_cache or "/"})
+    return replace(place, site=site, draft_commit=place.draft_commit or "0" * 40)
+
+
+def _known_orders(
+    profile: Profile, place: Place, facts: ImageFacts, patches: Mapping[str, Patch]
+) -> tuple[Order, ...]:  # fmt: skip
+    """What a release must bring, as far as each part can be told by itself."""
+    parts: tuple[Callable[[], Iterable[Order]], ...] = (
+        lambda: mounting.carried(profile, place),
+        lambda: patchset.orders(profile.patches, place, facts, patches),
+        lambda: drafts.orders(profile, place, patches),
+    )
+    found: list[Order] = []
+    for part in parts:
+        try:
+            found += part()
+        except B70Error:
+            continue
+    return tuple(found)
 
 
 def _with_env(profile: Profile, ours: Mapping[str, str]) -> Profile:

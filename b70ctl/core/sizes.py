@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 
-from b70ctl.errors import UsageError
+from b70ctl.errors import BadValue, UsageError
 
 UNITS = {"k": 10, "m": 20, "g": 30}
 LEAST_SHARED, MOST_SHARED = 2**20, 2**40
@@ -48,12 +48,56 @@ def below(path: str) -> str:
     return nameable(path)
 
 
+LONGEST_NUMBERED = LONGEST_NAME - len("00000-")
+"""Bytes of a name that is given a number in front."""
+
+
+def numberable(source: str) -> str:
+    """A path as it stands; ValueError where a release, which numbers what it carries, has no name for it."""
+    if (size := len(posixpath.basename(source).encode(errors="surrogatepass"))) > LONGEST_NUMBERED:
+        raise BadValue(f"the last name of {source[:40]}… has {size:,} bytes; {LONGEST_NUMBERED} at most are carried "
+                       "into a release, where there is a number before it",
+                       hint="a shorter name, or an absolute path, which is mounted as it is")  # fmt: skip
+    return source
+
+
+LONGEST_SCRIPT = LONGEST_NAME - len(f"{'0' * 64}-00000-00000-")
+"""Bytes of a start script's name: a container names the mark that it was run by its sha256 and two numbers as well."""
+
+
+def markable(script: str) -> str:
+    """A path of a start script as it stands; ValueError where no container could keep that it was run."""
+    if (size := len(posixpath.basename(script).encode(errors="surrogatepass"))) > LONGEST_SCRIPT:
+        raise BadValue(f"{posixpath.basename(script)[:40]}… is a name of {size:,} bytes; a start script has "
+                       f"{LONGEST_SCRIPT} at most, since the mark that it was run has its sha256 before the name, and "
+                       f"no file system has more than {LONGEST_NAME} in a name", hint="a shorter name")  # fmt: skip
+    return script
+
+
+def plain(path: str) -> str:
+    """A path of the container as Docker reads it, however it was spelled; a relative one starts at `/`.
+
+    That is where an engine stands, and what is looked for where it stands is looked for there.
+    """
+    return "/" + posixpath.normpath(f"/{path}").lstrip("/")
+
+
 def mountable(target: str) -> str:
-    """A path of the container, as it stands; ValueError for one that no container starts with."""
-    place = posixpath.normpath(target).lstrip("/")
-    if place in ("", "proc") or place.startswith("proc/"):
-        raise ValueError(f"nothing can be mounted on {target}: the container would not start")
-    return target
+    """A path of the container in its plain spelling; ValueError for one that no container starts with."""
+    place = plain(target)
+    if place == "/" or f"{place}/".startswith("/proc/"):
+        raise BadValue(f"nothing can be mounted on {target}: the container would not start",
+                       hint="another target, for example /srv/NAME")  # fmt: skip
+    return place
+
+
+def model_folder(path: str) -> str:
+    """A model's directory below the site's `models`, in its plain spelling; ValueError for one that leaves it."""
+    found = posixpath.normpath(path)
+    if found.split("/")[0] in ("", ".", ".."):
+        raise BadValue(f"model path `{path[:100]}` must be a directory below the site's `models`",
+                       hint="in site.yaml: models: a folder that holds it, and here the path below that")  # fmt: skip
+    return found
 
 
 def in_reason(size: str) -> str:

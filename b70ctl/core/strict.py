@@ -59,3 +59,14 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+
+def refuse_two_places(path: str | None, hub: str | None) -> None:
+    """Raise unless there is one of them; a child that names the other has both, as mappings are merged."""
+    if path is None and hub is None:
+        raise ValueError("give either `path` (below the site's models) or `hub` (a Hugging Face id)")
+    if path is not None and hub is not None:
+        raise ValueError(
+            f"`path` ({path}) and `hub` ({hub}) are both given, and one is meant: what is inherited is merged in, and "
+            "is taken away with `path: null` or `hub: null`"
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from b70ctl.core.profile import Profile
 from b70ctl.core.site import Site
 from b70ctl.core.strict import NAME
 from b70ctl.edge import places, yamlfile
-from b70ctl.edge.files import read_bytes
+from b70ctl.edge.files import entries, read_bytes
+from b70ctl.edge.sitefiles import is_file, is_folder, lies_in
 from b70ctl.edge.yamlfile import Document
 from b70ctl.errors import UsageError, to_type
 
@@ -56,15 +56,17 @@ class Catalog:
     site: Site
 
     def folders(self, kind: str) -> list[tuple[str, Path]]:
-        """Where things of a kind are looked for, in order."""
+        """Where things of a kind are looked for, in order; UsageError for a site's folder of them that is none."""
         own = [("site", self.root / kind)] if self.root else []
+        for _, folder in own:
+            is_folder(folder)
         return [*own, ("shipped", places.shipped(kind))]
 
     def profiles(self) -> list[Entry]:
         """Every profile that may be named, parents under `_base` not among them."""
         found: dict[str, Entry] = {}
         for origin, folder in self.folders("profiles"):
-            for path in sorted(folder.glob("*.yaml")):
+            for path in (path for path in entries(folder) if path.suffix == ".yaml"):
                 found.setdefault(path.stem, Entry(path.stem, path, origin))
         return sorted(found.values(), key=lambda entry: entry.name)
 
@@ -76,14 +78,13 @@ class Catalog:
         for origin, folder in self.folders("profiles"):
             for directory in (folder, folder / "_base") if parents else (folder,):
                 path = directory / f"{name}.yaml"
-                if _there(path):
+                if is_file(path):
                     return Entry(name, path, origin)
                 tried.append(str(path))
         near = difflib.get_close_matches(name, [entry.name for entry in self.profiles()], n=3)
         meant = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UsageError(
-            f"there is no profile `{name}`{meant or ';'} tried {', '.join(tried)}", hint="b70ctl profiles list"
-        )
+        raise UsageError(f"there is no profile `{name}`{meant or ';'} tried {', '.join(tried)}",
+                         hint="b70ctl profiles list")  # fmt: skip
 
     def profile(self, name: str, sets: Sequence[str] = ()) -> Written:
         """A profile with its parents, the site's defaults and `--set` merged, and checked."""
@@ -107,7 +108,7 @@ class Catalog:
         """A Compose template's text, and whose it is."""
         for origin, folder in self.folders("templates"):
             path = folder / f"{name}.compose.yaml.j2"
-            if _there(path):
+            if is_file(path):
                 return _text(path), origin
         raise UsageError(f"there is no template `{name}`", hint=to_type("ls", places.shipped("templates")))
 
@@ -117,8 +118,10 @@ class Catalog:
             raise UsageError(f"{_shown(name)} cannot be a patch's name", hint="b70ctl patches list")
         for _, folder in self.folders("patches"):
             path = folder / name / "patch.yaml"
-            if _there(path):
+            if is_file(path):
                 document = yamlfile.read(path)
+                if not document.data:
+                    raise UsageError(f"{path} is empty", hint=f"b70ctl patches new my-{name}")
                 return checked(Patch, document.data, [document])
         known = ", ".join(self.patches()) or "none"
         raise UsageError(f"there is no patch `{name}`; there are {known}", hint="b70ctl patches list")
@@ -132,7 +135,8 @@ class Catalog:
         return sorted(folder for folder in self._patch_folders() if not NAME.fullmatch(folder.name))
 
     def _patch_folders(self) -> list[Path]:
-        return [path.parent for _, folder in self.folders("patches") for path in folder.glob("*/patch.yaml")]
+        listed = [path for _, folder in self.folders("patches") for path in entries(folder)]
+        return [path for path in listed if lies_in(path, "patch.yaml")]
 
     def images(self) -> list[ImageFacts]:
         """The shipped catalog of known images."""
@@ -144,21 +148,6 @@ class Catalog:
         """The shipped table of vLLM's flags by version."""
         table: dict[str, Any] = json.loads(places.data("vllm-flags.json").read_text(encoding="utf-8"))
         return table
-
-
-def _there(path: Path) -> bool:
-    """Whether a file is there; UsageError where that cannot be told, and where something else is in its place."""
-    try:
-        if stat.S_ISREG(path.stat().st_mode):
-            return True
-        why = "it is not a file"
-    except (FileNotFoundError, NotADirectoryError):
-        if not path.is_symlink():
-            return False
-        why = "it is a link to what is not there"
-    except OSError as error:
-        why = str(error.strerror)
-    raise UsageError(f"{path} cannot be read: {why}", hint=to_type("ls", "-ld", path.parent, path))
 
 
 def _text(path: Path) -> str:
@@ -190,7 +179,8 @@ def checked(
         faults = error.errors(include_url=False)
         # a key that does not exist tells why the one that should is missing
         first = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
-        raise UsageError(_fault(model, first, documents, prefix, len(faults))) from None
+        hint = getattr(first.get("ctx", {}).get("error"), "hint", None)
+        raise UsageError(_fault(model, first, documents, prefix, len(faults)), hint=hint) from None
 
 
 def _fault(

@@ -11,6 +11,7 @@ from b70ctl.core.plan import Step
 from b70ctl.core.site import Site
 from b70ctl.edge.files import replace
 from b70ctl.edge.places import expanded
+from b70ctl.edge.sitefiles import is_file
 from b70ctl.edge.world import World
 from b70ctl.errors import DaemonError, UsageError
 
@@ -23,7 +24,7 @@ def companion_files(site: Site, root: Path) -> list[Path]:
     """The companions' own files; UsageError when one is not there."""
     paths = [(root / expanded(companion)).absolute() for companion in site.companions]
     for path in paths:
-        if not path.is_file():
+        if not is_file(path):
             raise UsageError(f"companion {path} does not exist", hint=f"edit companions in {root / 'site.yaml'}")
     return paths
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from b70ctl.core.compose import OLDEST_COMPOSE
+from b70ctl.core.secrecy import without_credentials
 from b70ctl.edge.process import Ran, run
 from b70ctl.errors import DaemonError, EngineError, MachineError, Refused
 
@@ -155,4 +156,4 @@ def _said(ran: Ran) -> str:
     """What Compose complained of; its progress lines are not it."""
     lines = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"rror|invalid|refus|denied|not found|no such|fail", line)] or lines
-    return " ".join(telling[-3:]) or f"exit {ran.code}"
+    return without_credentials(" ".join(telling[-3:])) or f"exit {ran.code}"

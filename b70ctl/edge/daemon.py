@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from b70ctl.core.compose import LABEL
 from b70ctl.core.release import Container, Observed, Release
 from b70ctl.edge.container import as_container, file_in
 from b70ctl.edge.shortlived import short_lived
-from b70ctl.edge.speaking import in_progress, reason, speaking, spoken
+from b70ctl.edge.speaking import in_progress, reason, refuse_no_address, speaking, spoken
 from b70ctl.errors import DaemonError, MachineError
 
 OLDEST_API = (1, 41)
@@ -30,11 +31,11 @@ PROJECT_LABEL = "com.docker.compose.project"
 
 def connect() -> Daemon:
     """The daemon that `docker` would use; MachineError when there is none, or when it is too old."""
+    refuse_no_address(os.environ.get("DOCKER_HOST", ""))
     try:
         client = docker.from_env(timeout=CALL_SECONDS, version="auto")
         found = tuple(int(part) for part in str(client.version()["ApiVersion"]).split("."))
     except (DockerException, requests.exceptions.RequestException, OSError, ValueError, KeyError, TypeError) as error:
-        # ValueError: a DOCKER_HOST that no URL is, as with port 99999
         raise MachineError(f"no Docker Engine answers: {reason(error)}",
                            hint="sudo systemctl start docker, or: docker context use NAME") from None  # fmt: skip
     if found < OLDEST_API:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from b70ctl.core import serving
 from b70ctl.core.deployment import Deployment, Mount, Order
 from b70ctl.core.draft import Reach, described, overridden
+from b70ctl.edge.carrying import refuse_uncarried
 from b70ctl.edge.files import read_bytes
 from b70ctl.edge.links import lost
+from b70ctl.edge.secretfiles import Inode
 from b70ctl.errors import B70Error, Refused, to_type
 
 MOST = 4 * 1024 * 1024
@@ -41,10 +43,14 @@ def reach(file: Path) -> Reach:
         return Reach()
 
 
-def config(file: Path) -> dict[str, Any]:
-    """A draft's config.json; Refused, with what is wrong with it, for one that is none."""
+def config(file: Path, hidden: Mapping[Inode, str] = {}) -> dict[str, Any]:
+    """A draft's config.json; Refused, with what is wrong with it, for one that is none, or is `hidden`."""
     try:
-        found = json.loads(read_bytes(file, MOST))
+        refuse_uncarried(file, hidden)
+        content = read_bytes(file, MOST + 1)
+        if len(content) > MOST:
+            raise ValueError(f"it has more than {MOST:,} bytes, and none of a model's configs has")
+        found = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise Refused(f"the draft's {file} cannot be read: {why}", hint=to_type("ls", "-lL", file)) from error
@@ -53,14 +59,16 @@ def config(file: Path) -> dict[str, Any]:
     return found
 
 
-def changed(order: Order, mounts: Iterable[Mount]) -> bytes:
+def changed(order: Order, mounts: Iterable[Mount], hidden: Mapping[Inode, str] = {}) -> bytes:
     """The config with its overrides; Refused for one that the container would not find where it looks for it."""
-    made = overridden(config(Path(order.source)), order.overrides)
-    _refuse_lost(order, tuple(mounts))
+    made = overridden(config(Path(order.source), hidden), order.overrides)
+    refuse_lost(order, tuple(mounts))
     return json.dumps(made, indent=2).encode()
 
 
-def in_the_way(deployment: Deployment, missing: Collection[str]) -> list[B70Error]:
+def in_the_way(
+    deployment: Deployment, missing: Collection[str], hidden: Mapping[Inode, str] = {}
+) -> list[B70Error]:  # fmt: skip
     """What keeps a release from carrying a draft's changed config.
 
     What is `missing`, or lost on the way to what must lie on this host, is told with that and not again.
@@ -69,15 +77,16 @@ def in_the_way(deployment: Deployment, missing: Collection[str]) -> list[B70Erro
     for order in deployment.files:
         if order.kind == "draft-config" and order.source not in missing:
             try:
-                overridden(config(Path(order.source)), order.overrides)
+                overridden(config(Path(order.source), hidden), order.overrides)
                 if order.source not in deployment.requires:
-                    _refuse_lost(order, deployment.mounts)
+                    refuse_lost(order, deployment.mounts)
             except Refused as error:
                 found.append(error)
     return found
 
 
-def _refuse_lost(order: Order, mounts: Collection[Mount]) -> None:
+def refuse_lost(order: Order, mounts: Collection[Mount]) -> None:
+    """Raise for a draft's config that the container would not find where it looks for it."""
     file = Path(order.source)
     if link := lost(file, mounts):
         # a draft of one's own lies below the site's models, wherever it was before

@@ -46,7 +46,7 @@ def moment(stamp: str) -> float | None:
 
 def unwritable(path: Path, error: OSError, done: str = "written") -> MachineError:
     """The error of a file or folder that cannot be written, with the command that shows why."""
-    above = next((folder for folder in path.absolute().parents if os.path.lexists(folder)), Path("/"))
+    above = nearest(path.absolute().parent)
     hint = look_at(errno.errorcode.get(error.errno or 0), str(path), str(above))
     return MachineError(f"{path} cannot be {done}: {error.strerror or error}", hint=hint)
 
@@ -138,6 +138,16 @@ def read_text(path: Path) -> str | None:
         raise MachineError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def entries(folder: Path) -> list[Path]:
+    """What lies in a folder, by name; nothing where there is none, and MachineError where nobody may look."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise MachineError(f"{folder} cannot be read: {error.strerror}", hint=to_type("ls", "-ld", folder)) from error
+
+
 def is_there(path: Path | str) -> bool:
     """Whether something lies there; what cannot be looked at does not."""
     try:
@@ -145,6 +155,22 @@ def is_there(path: Path | str) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def is_gone(path: Path | str) -> bool:
+    """Whether nothing lies there, or nothing can; what may not be looked at is not gone."""
+    try:
+        Path(path).stat()
+    except ValueError:
+        return True
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+    return False
+
+
+def nearest(path: Path) -> Path:
+    """The path, or what of it is there."""
+    return next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
 
 
 def not_allowed(path: Path) -> str | None:

@@ -14,13 +14,13 @@ from pathlib import Path
 from b70ctl.core.compose import COMPOSE_FILE, SECRETS_FILE
 from b70ctl.core.deployment import Deployment, Order
 from b70ctl.core.patch import Patch, patched
-from b70ctl.core.patchcheck import other_base
+from b70ctl.core.patchcheck import base_of, refuse_spoilt
 from b70ctl.core.release import Release
 from b70ctl.edge import draft, plugin
 from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
-from b70ctl.edge.files import replace, unwritable
+from b70ctl.edge.files import is_gone, nearest, replace, unwritable
 from b70ctl.edge.places import STATE
-from b70ctl.edge.secretfiles import Inode, refuse_secret
+from b70ctl.edge.secretfiles import Inode
 from b70ctl.edge.store import SCRATCH
 from b70ctl.errors import B70Error, Refused, to_type
 
@@ -56,9 +56,9 @@ def contents(
         if order.kind == "tree":
             more = _tree(order, hidden)
         elif order.kind == "plugin":
-            more = plugin.contents(order, deployment.kernels)
+            more = plugin.contents(order, deployment.kernels, hidden)
         elif order.kind == "draft-config":
-            more = {order.to: draft.changed(order, deployment.mounts)}
+            more = {order.to: draft.changed(order, deployment.mounts, hidden)}
         else:
             more = {order.to: _content(order, patches, accepted, read, hidden)}
         _refuse_one_place(found, more)
@@ -106,7 +106,7 @@ def fingerprints(deployment: Deployment, secrets: Mapping[str, str], salt: str) 
 
 def _fingerprint(order: Order) -> str:
     try:
-        files = _tree(order, {}) if order.kind == "tree" else {order.to: read_carried(Path(order.source))}
+        files = _tree(order, {}) if order.kind == "tree" else {order.to: read_carried(Path(order.source), {})}
     except (OSError, Refused):
         return "absent"
     digest = hashlib.sha256()
@@ -127,11 +127,11 @@ def _tree(order: Order, hidden: Mapping[Inode, str]) -> dict[str, bytes]:
         if not paths or size > MOST_CARRIED:
             what = f"holds {size:,} bytes; {MOST_CARRIED:,} at most are copied into a release" if paths else "is empty"
             raise Refused(f"{source} {what}", hint=f"write an absolute path to mount it as it is: {source}")
-        for path in paths.values():
-            refuse_secret(path, hidden)
-        return {name: read_carried(path) for name, path in paths.items()}
+        return {name: read_carried(path, hidden) for name, path in paths.items()}
     except OSError as error:
-        raise Refused(f"{source} cannot be read: {_why(error)}") from error
+        if is_gone(source):
+            raise Refused(f"{source} does not exist", hint=to_type("ls", nearest(source))) from error
+        raise Refused(f"{source} cannot be read: {_why(error)}", hint=to_type("ls", "-ld", source)) from error
 
 
 def _inside(folder: Path, to: str) -> dict[str, Path]:
@@ -150,27 +150,18 @@ def _content(
         text = base.decode("utf-8", errors="surrogateescape")
         made = patched(order.name, patches[order.name], order.source, text, accepted.get(order.name, frozenset()))
         return made.encode("utf-8", errors="surrogateescape")
-    if order.kind == "overlay":
-        _refuse_other_base(order, patches[order.name], read)
-    return _copied(order, patches, hidden)
-
-
-def _refuse_other_base(order: Order, patch: Patch, read: ReadImage) -> None:
-    """Raise unless the image's file is the one that the overlay was made from."""
-    base = read(order.target)
-    overlay = next(each for each in patch.overlays if order.to == f"files/{order.name}/{each.file}")
-    if base is None:
-        raise Refused(f"patch `{order.name}` replaces {order.target}, which the image does not have")
-    if (digest := hashlib.sha256(base).hexdigest()) != overlay.base:
-        raise other_base(order.name, overlay.file, digest)
+    base = base_of(order, patches[order.name], read(order.target)) if order.kind == "overlay" else None
+    own = _copied(order, patches, hidden)
+    if base is not None:
+        refuse_spoilt(order, base, own)
+    return own
 
 
 def _copied(order: Order, patches: Mapping[str, Patch], hidden: Mapping[Inode, str]) -> bytes:
-    refuse_secret(Path(order.source), hidden)
     listed, scripts = to_type("ls", "-l", order.source), patches[order.name].scripts
     where = next((each.where for each in scripts if order.to == f"files/{order.name}/{each.file}"), listed)
     try:
-        content = read_carried(Path(order.source))
+        content = read_carried(Path(order.source), hidden)
     except OSError as error:
         hint = where if isinstance(error, FileNotFoundError) else listed
         raise Refused(f"{order.source} of patch `{order.name}` cannot be read: {_why(error)}", hint=hint) from error
@@ -211,7 +202,7 @@ def damage(release: Release, folder: Path) -> list[Refused]:
     found: list[Refused] = []
     for name, wanted in release.contents.items():
         try:
-            digest = hashlib.sha256(read_carried(folder / name)).hexdigest()
+            digest = hashlib.sha256(read_carried(folder / name, {})).hexdigest()
         except OSError as error:
             what = f"{folder / name} of release {release.id} cannot be read: {_why(error)}"
         else:

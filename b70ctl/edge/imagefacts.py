@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts, is_version
-from b70ctl.edge.files import read_bytes, replace
+from b70ctl.edge.files import entries, read_bytes, replace
 from b70ctl.errors import DaemonError, Refused, to_type
 
 if TYPE_CHECKING:  # facts that are known already are read without Docker
@@ -70,7 +71,25 @@ def kept_facts(folder: Path, about: dict[str, Any], ref: str, files: Iterable[st
 
 def all_kept(folder: Path) -> list[ImageFacts]:
     """Facts of every image that was ever asked here."""
-    return [known for path in sorted((folder / "images").glob("*.json")) if (known := _kept(path)) is not None]
+    return [known for path in _files(folder / "images") if (known := _kept(path)) is not None]
+
+
+def last_told(folder: Path, ref: str) -> ImageFacts | None:
+    """What an image of that name, digest or id said when one was last asked here; a name may mean another since."""
+    found = (known for path in _by_age(folder / "images") if (known := _kept(path)) is not None)
+    return next((known for known in found if ref in (known.ref, known.digest, known.id)), None)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in entries(folder) if path.suffix == ".json"]
+
+
+def _by_age(folder: Path) -> list[Path]:
+    aged: list[tuple[int, Path]] = []
+    for path in _files(folder):
+        with suppress(OSError):
+            aged.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(aged, reverse=True)]
 
 
 def _kept(path: Path) -> ImageFacts | None:

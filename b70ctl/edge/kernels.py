@@ -20,6 +20,7 @@ from b70ctl.edge import places
 from b70ctl.edge.carrying import MOST_CARRIED, files_below, read_carried
 from b70ctl.edge.files import replace, unwritable
 from b70ctl.edge.process import overhear, program
+from b70ctl.edge.secretfiles import Inode
 from b70ctl.errors import MachineError, Refused, to_type
 
 if TYPE_CHECKING:  # a dry run must not pay for Docker
@@ -61,14 +62,14 @@ def _is_folder(path: Path) -> bool:
                   hint=to_type("ls", "-ld", path))  # fmt: skip
 
 
-def carried(package: Path) -> dict[str, bytes]:
-    """The package's files by their path in it: Python and tables, no caches and no tests."""
+def carried(package: Path, hidden: Mapping[Inode, str] = {}) -> dict[str, bytes]:
+    """The package's files by their path in it: Python and tables, no caches, no tests, nothing that is `hidden`."""
     found: dict[str, bytes] = {}
     left = MOST_CARRIED
     try:
         for path in files_below(package, LEFT_OUT):
             if path.suffix in CARRIED:
-                found[path.relative_to(package).as_posix()] = content = read_carried(path, left)
+                found[path.relative_to(package).as_posix()] = content = read_carried(path, hidden, left)
                 left -= len(content)
     except OSError as error:
         raise Refused(f"the kernels in {package} cannot be read: {error.filename}: {error.strerror}",
@@ -169,11 +170,15 @@ def aside(package: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-def in_python(argv: tuple[str, ...], folder: Path, table: str | None, hear: Hear) -> int:
-    """Run a program of the package that lies in `folder` to its end, and give its exit status.
+def variables(folder: Path, table: str | None) -> dict[str, str]:
+    """What a Python of this host is told, so that it finds the package in `folder` behind whatever it finds already.
 
     `table` is a site's own tile sizes; without it a table that the environment names is used.
     """
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
-    own = {TABLE_VARIABLE: table} if table else {}
-    return overhear(argv, env={**os.environ, "PYTHONPATH": path} | own, cwd=folder, hear=hear)
+    return {"PYTHONPATH": path} | ({TABLE_VARIABLE: table} if table else {})
+
+
+def in_python(argv: tuple[str, ...], folder: Path, table: str | None, hear: Hear) -> int:
+    """Run a program of the package that lies in `folder` to its end, and give its exit status."""
+    return overhear(argv, env=os.environ | variables(folder, table), cwd=folder, hear=hear)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from b70ctl.core.host import Card, Host
 from b70ctl.core.preflight import CardHolder, Room, Seen
 from b70ctl.edge import hardware, ports
 from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.files import is_gone, nearest
 from b70ctl.edge.links import lost
 from b70ctl.errors import to_type
 
@@ -34,7 +34,8 @@ def look(
         image_present=daemon.image(deployment.image) is not None,
         port_holder=holder,
         port_container=container,
-        missing=tuple(_missing(deployment)),
+        missing=(missing := tuple(_missing(deployment))),
+        nearest={path: str(nearest(Path(path))) for path in missing if "\0" not in path},
         lost=tuple(_lost(deployment)),
         holders=tuple(_holders(deployment, host, running, leaving, root=root)),
         rooms=tuple(rooms(store, daemon.root(), root=root)) if store else (),
@@ -81,23 +82,14 @@ def _port(
 def _missing(deployment: Deployment) -> list[str]:
     wanted = [mount.source for mount in deployment.mounts]
     wanted += [*deployment.requires, *(source for source, _ in deployment.devices)]
-    return list(dict.fromkeys(path for path in wanted if not _exists(path)))
+    # what may not be looked at is the daemon's to find
+    return list(dict.fromkeys(path for path in wanted if is_gone(path)))
 
 
 def _lost(deployment: Deployment) -> Iterator[tuple[str, str]]:
     for path in deployment.requires:
-        if _exists(path) and (link := lost(Path(path), deployment.mounts)):
+        if not is_gone(path) and (link := lost(Path(path), deployment.mounts)):
             yield str(link), str(link.readlink())
-
-
-def _exists(path: str) -> bool:
-    """Whether a path is there; one that may not be looked at is the daemon's to find."""
-    try:
-        return Path(path).exists()
-    except ValueError:
-        return False
-    except OSError as error:
-        return error.errno != errno.ENAMETOOLONG
 
 
 def _holders(

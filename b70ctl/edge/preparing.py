@@ -23,7 +23,7 @@ from b70ctl.edge import draft, filling, plugin, secretfiles, yamlfile
 from b70ctl.edge.catalog import Catalog, Written
 from b70ctl.edge.files import now
 from b70ctl.edge.hardware import read_host
-from b70ctl.edge.imagefacts import digest_of, kept_facts, probe_image
+from b70ctl.edge.imagefacts import digest_of, kept_facts, last_told, probe_image
 from b70ctl.edge.sitelock import SiteLock, read_lock
 from b70ctl.edge.store import Store
 from b70ctl.errors import Refused, UsageError, to_type
@@ -46,7 +46,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where profiles become releases; without a daemon it knows only the catalog."""
+    """Where profiles become releases; without a daemon it knows the catalog, and what images have said here before."""
 
     catalog: Catalog
     folder: Path
@@ -103,7 +103,8 @@ class Workshop:
         """The kernels that a profile's release carries, and what of the profile's own would hide them."""
         if written.profile.kernels != "b70":
             return None
-        found = plugin.described(self.catalog.root)
+        root = self.catalog.root
+        found = plugin.described(root, secretfiles.secret_files(self.catalog.site, root) if root else {})
         folders = searched(written.profile, (facts.pythonpath, facts.site_packages), self.place)
         rivals = dict.fromkeys(entry for entry, folder in folders if plugin.holds(Path(folder)))
         archives = dict.fromkeys(entry for entry, folder in folders if plugin.is_archive(Path(folder)))
@@ -139,7 +140,10 @@ class Workshop:
         return Path(file) if file else None
 
     def facts(self, written: Written, patches: dict[str, Patch], *, probe: bool) -> ImageFacts:
-        """What is known of the profile's image: from itself, else the catalog, else what the profile expects."""
+        """What is known of the profile's image: from itself, else the catalog, else what the profile expects.
+
+        Without a daemon, what an image of that name said before goes before what the profile expects.
+        """
         spec = written.profile.image
         pin = self.lock.images.get(spec.ref)
         ref = pin.identity if pin else check_reference(spec.ref)
@@ -157,6 +161,9 @@ class Workshop:
         for facts in self.known_images:
             if ref in (facts.ref, facts.digest) or spec.ref in (facts.ref, facts.digest):
                 return facts.model_copy(update=seen | pinned)
+        if self.daemon is None and (told := last_told(self.folder, ref)):
+            # which image the name means today is Docker's to say, so that what was asked then is not named
+            return told.model_copy(update={"ref": ref, "id": None, "digest": None} | pinned)
         return ImageFacts(ref=ref, vllm=spec.vllm, source="assumed").model_copy(update=seen)
 
     def text(self, deployment: Deployment, release: str, key: str, root: str = "") -> str:

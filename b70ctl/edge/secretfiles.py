@@ -10,7 +10,7 @@ from pathlib import Path
 from b70ctl.core.compose import SECRETS_FILE
 from b70ctl.core.release import Release
 from b70ctl.core.site import API_KEY, Secret, Site
-from b70ctl.edge.files import read_bytes
+from b70ctl.edge.files import entries, read_bytes
 from b70ctl.edge.places import STATE, expanded
 from b70ctl.errors import Refused, UsageError, to_type
 
@@ -43,7 +43,7 @@ def secret_places(site: Site, root: Path) -> dict[str, frozenset[str]]:
 
 def secret_files(site: Site, root: Path) -> dict[Inode, str]:
     """Whose secret lies in a file, by what is the same under each of its names, a hard link among them."""
-    copies = [("a release's secrets", path) for path in (root / STATE / "releases").glob(f"*/{SECRETS_FILE}")]
+    copies = [("a release's secrets", path / SECRETS_FILE) for path in entries(root / STATE / "releases")]
     found: dict[Inode, str] = {}
     for what, path in (*copies, *_named(site, root)):
         with contextlib.suppress(OSError):  # one that cannot be read is told elsewhere

@@ -15,7 +15,7 @@ from b70ctl.core import journal
 from b70ctl.core.journal import Book, Event, Line, Op
 from b70ctl.core.plan import Plan
 from b70ctl.core.release import Release, State, Verdict, number_of
-from b70ctl.edge.files import append, now, read_text, replace, sweep, sync, sync_tree, unwritable
+from b70ctl.edge.files import append, entries, now, read_text, replace, sweep, sync, sync_tree, unwritable
 from b70ctl.edge.records import parsed, read, readable
 from b70ctl.errors import MachineError, Refused
 
@@ -78,8 +78,7 @@ class Store:
     def next_number(self) -> int:
         """A number that no release has or had, also where the state file was lost or a release cannot be read."""
         names = [step.subject for op in self.ops() for step in op.plan.steps]
-        with contextlib.suppress(FileNotFoundError):
-            names += [path.name.removeprefix(PARTIAL) for path in (self.folder / "releases").iterdir()]
+        names += [path.name.removeprefix(PARTIAL) for path in entries(self.folder / "releases")]
         return max([self.state().next, *(number_of(name) + 1 for name in names)])
 
     def save_state(self, state: State) -> None:
@@ -110,11 +109,10 @@ class Store:
 
     def _folders(self) -> dict[str, Release | None]:
         found: dict[str, Release | None] = {}
-        with contextlib.suppress(FileNotFoundError):
-            for path in (self.folder / "releases").iterdir():
-                if not path.name.startswith(PARTIAL):
-                    raw = read_text(path / "release.json")
-                    found[path.name] = read(raw) if raw is not None else None
+        for path in entries(self.folder / "releases"):
+            if not path.name.startswith(PARTIAL):
+                raw = read_text(path / "release.json")
+                found[path.name] = read(raw) if raw is not None else None
         return found
 
     def release(self, name: str) -> Release:
@@ -160,12 +158,11 @@ class Store:
         """Remove what a cut-off command left half written."""
         sweep(self.folder)
         sweep(self.folder / "images")
-        with contextlib.suppress(FileNotFoundError):
-            for path in (self.folder / "releases").iterdir():
-                if path.name.startswith(PARTIAL):
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    sweep(path)
+        for path in entries(self.folder / "releases"):
+            if path.name.startswith(PARTIAL):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                sweep(path)
         for path in self.folder.glob(f"{SCRATCH}*"):
             shutil.rmtree(path, ignore_errors=True)
 

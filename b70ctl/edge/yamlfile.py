@@ -89,7 +89,8 @@ def read(path: Path) -> Document:
     """The mapping in a YAML file; UsageError with file and line for anything else."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{path} has {path.stat().st_size:,} bytes; more than {MOST_BYTES:,} are not read")
+            raise UsageError(f"{path} has {path.stat().st_size:,} bytes; more than {MOST_BYTES:,} are not read",
+                             hint=to_type("head", "-c", 200, path))  # fmt: skip
         raw = read_bytes(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=to_type("ls", "-ld", path)) from error
@@ -110,14 +111,16 @@ def parse(raw: bytes | str, name: str) -> Document:
     except yaml.YAMLError as error:
         raise UsageError(_said(error, name)) from error
     except RecursionError as error:
-        raise UsageError(f"{name}: an alias stands inside what it is an alias of") from error
+        raise UsageError(f"{name}: an alias stands inside what it is an alias of",
+                         hint="write out what is meant where the alias stands") from error  # fmt: skip
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
     except (KeyError, AttributeError, TypeError) as error:
         # what the library raises at a value that is none of its tag's, as in `!!bool 7`
         raise UsageError(f"{name}: a value is not what its `!!` tag says: {error}", hint="leave the tag out") from error
     if not isinstance(data, dict):
-        raise UsageError(f"{name} is {kind_of(data)}, not a mapping of keys to values")
+        raise UsageError(f"{name} is {kind_of(data)}, not a mapping of keys to values",
+                         hint="a line of it is a key, a colon and a value, as in summary: what it is")  # fmt: skip
     return Document(name, data, lines)
 
 

@@ -13,6 +13,10 @@ from b70ctl.core.deployment import Deployment
 from b70ctl.core.site import Site
 from b70ctl.edge import yamlfile
 from b70ctl.edge.catalog import open_catalog
+from b70ctl.edge.files import replace
+from b70ctl.edge.imagefacts import facts_file
+from b70ctl.edge.sitelock import Pin, SiteLock, write_lock
+from tests.making import SITE_PACKAGES, some_facts
 
 # -- init -------------------------------------------------------------------------------------------------------------
 
@@ -215,3 +219,90 @@ def test_no_secret_is_in_what_is_rendered(b70ctl, site, tmp_path, monkeypatch):
     texts = [path.read_text() for path in (tmp_path / "out").iterdir()]
     assert len(texts) == 2
     assert not [text for text in (*texts, said.out, said.err) if "s3cret-4711" in text]
+
+
+# -- an image outside the catalog -------------------------------------------------------------------------------------
+
+PATCH = """\
+summary: s
+why: w
+versions: '>=0.19'
+source: here
+edits: [{file: vllm/a.py, old: a, new: b}]
+"""
+
+
+@pytest.fixture
+def patched(site):
+    """A site whose profile has a patch on an image that no catalog knows."""
+    (site / "patches" / "my-fix").mkdir(parents=True)
+    (site / "patches" / "my-fix" / "patch.yaml").write_text(PATCH)
+    path = site / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + "patches: [my-fix]\n")
+    return site
+
+
+def keep(site, **more):
+    """As if an image had been asked at this site."""
+    facts = some_facts(**{"ref": "a/b:1", "id": "sha256:" + "1" * 64, "source": "probe"} | more)
+    replace(facts_file(site / ".b70ctl", facts.id), facts.model_dump_json())
+
+
+def test_a_patch_on_an_image_that_nobody_asked_is_not_rendered_and_the_hint_helps(b70ctl, patched):
+    said = b70ctl("--site", patched, "render", "mine").refused(2, "where a/b:1 keeps it is not known")
+    assert "hint: b70ctl images probe a/b:1" in said.err
+    keep(patched, pythonpath="/its/own")
+    out = b70ctl("--site", patched, "render", "mine", "--set", "env.PYTHONPATH=/mine").exits(0).out
+    engine = yamlfile.parse(out, "out").data["services"]["engine"]
+    assert engine["image"] == "a/b:1"
+    assert engine["environment"]["PYTHONPATH"] == "/mine:/its/own"
+    assert f"{SITE_PACKAGES}/vllm/a.py" in str(engine["volumes"])
+
+
+def test_what_was_kept_of_an_image_goes_before_no_catalog(b70ctl, site):
+    before = b70ctl("--site", site, "render", "qwen3-30b-eagle3").exits(0).out
+    keep(site, pythonpath="/its/own")
+    kept = facts_file(site / ".b70ctl", "sha256:" + "1" * 64)
+    kept.write_text(kept.read_text().replace("a/b:1", "intel/vllm:latest"))
+    assert b70ctl("--site", site, "render", "qwen3-30b-eagle3").exits(0).out == before
+
+
+def test_among_all_a_profile_whose_image_nobody_asked_is_passed_over_with_the_command_and_fails_nothing(
+    b70ctl, patched, tmp_path
+):
+    count = len(open_catalog(patched).profiles())
+    for words in (("--check",), ("-o", tmp_path / "out")):
+        said = b70ctl("--site", patched, "render", "--all", *words).exits(0)
+        [warning] = [each for each in said.err.splitlines() if each.startswith("warning: ")]
+        assert warning.startswith("warning: mine is passed over: patch `my-fix` changes vllm/a.py, and where a/b:1 ")
+        assert warning.endswith("(b70ctl images probe a/b:1)")
+        assert "error:" not in said.err
+        assert f"{count - 1} of {count} profiles render, 1 passed over" in said.err or "--check" not in words
+    assert not (tmp_path / "out" / "mine").exists()
+    keep(patched)
+    assert f"{count} of {count} profiles render" in b70ctl("--site", patched, "render", "--all", "--check").exits(0).err
+
+
+def test_the_rules_hold_for_a_profile_that_is_passed_over(b70ctl, patched):
+    path = patched / "profiles" / "mine.yaml"
+    path.write_text(path.read_text() + "env: {MY_API_KEY: x}\n")
+    said = b70ctl("--site", patched, "render", "--all", "--check").exits(1)
+    assert "mine is passed over" in said.err
+    assert "mine: error: env.MY_API_KEY" in said.err
+
+
+def test_lint_and_render_tell_another_vllm_than_the_profile_was_written_for_once_the_image_was_asked(b70ctl, site):
+    assert b70ctl("--site", site, "profiles", "lint", "mine").code == 0
+    keep(site, vllm="0.30.0")
+    told = "the profile was written for vLLM 0.21.0, a/b:1 has 0.30.0"
+    assert told in b70ctl("--site", site, "profiles", "lint", "mine").exits(1).out
+    assert told in b70ctl("--site", site, "render", "mine").exits(1).err
+
+
+def test_of_a_pinned_image_what_that_very_image_said_is_taken_and_its_pin_is_written(b70ctl, patched):
+    identity = "sha256:" + "1" * 64
+    pin = Pin(identity=identity, vllm="0.21.0", at="2026-01-01T00:00:00Z")
+    write_lock(patched, SiteLock(images={"a/b:1": pin}))
+    keep(patched)
+    out = b70ctl("--site", patched, "render", "mine").exits(0).out
+    assert yamlfile.parse(out, "out").data["services"]["engine"]["image"] == identity

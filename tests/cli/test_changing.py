@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from b70ctl.cli import app, draining, engine, keeping, looking, switching, verifying, window
+from b70ctl.cli import app, draining, engine, keeping, kernels, looking, switching, verifying, window
 from b70ctl.cli.console import console
 from b70ctl.cli.here import Here
-from b70ctl.cli.past import boot_lines
+from b70ctl.cli.past import boot_lines, history
 from b70ctl.cli.ready import obstacles
 from b70ctl.core.compose import LABEL
+from b70ctl.core.journal import Event
+from b70ctl.core.kernels import Program
 from b70ctl.core.plan import plan_restart
 from b70ctl.edge import places
 from b70ctl.edge.files import moment
@@ -221,6 +223,35 @@ def test_what_is_known_of_changed_files_is_told_with_the_boot_and_so_is_what_is_
     assert boot_lines(site.store, OLD) == ["KV cache 1,000 tokens", *([finding["detail"]] if shown else [])]
 
 
+@pytest.mark.parametrize("passed", [True, None])
+def test_the_history_of_a_switch_has_the_proof_of_its_files(site, here, capsys, passed):
+    finding = {"probe": "files", "passed": passed, "detail": "1 file is the one that Python imports: one"}
+    site.store.begin(plan_restart(OLD.id), "b70ctl restart").write(Event.END, result="done")
+    site.store.save_verdict(OLD.id, a_verdict().model_copy(update={"findings": (finding,)}))
+    history(here, 9, verbose=True)
+    assert f"  {finding['detail']}\n" in capsys.readouterr().out
+
+
+UNPUBLISHED = """\
+summary: mine
+status: production
+image: {ref: "own/b:1", vllm: 0.21.0}
+needs: [{what: "own/b:1", where: build it yourself}]
+model: {path: m, served_names: [m]}
+"""
+
+
+def test_where_an_image_comes_from_is_told_by_the_kernels_as_by_a_plan(site, here, capsys):
+    (site.root / places.SITE_FILE).write_text('models: models\ngids: [992]\ncards: ["0000:03:00.0"]\n')
+    (site.root / "profiles").mkdir()
+    (site.root / "profiles" / "mine.yaml").write_text(UNPUBLISHED)
+    with pytest.raises(typer.Exit):
+        kernels.run(here, Program("check"), "mine", local=False, dry_run=True)
+    said = capsys.readouterr().err
+    assert "Docker does not have the image own/b:1\nhint: build it yourself" in said
+    assert "docker pull" not in said
+
+
 WITH_A_DRAFT = """\
 summary: mine
 status: production
@@ -267,6 +298,13 @@ def test_a_plan_tells_first_what_lint_warns_of_and_what_it_is_worth(site, here, 
     assert said.out.startswith("refused as it stands")
     assert said.err.count("warning: env.VLLM_NONSENSE: ") == 1
     assert said.err.index("warning: ") < said.err.index("error: ")
+
+
+def test_a_mount_that_is_not_there_is_told_once_in_a_plan(site, here, capsys):
+    wished(site, here, "mounts=[{source: lib, target: /srv/x}]")
+    said = capsys.readouterr()
+    assert (said.out + said.err).count(f"{site.root}/lib") == 1
+    assert f"{site.root}/lib does not exist" in said.out + said.err
 
 
 def test_a_program_reads_warnings_beside_the_faults(site, here, capsys):
@@ -511,4 +549,4 @@ def test_a_plan_tells_of_a_folder_in_which_a_secret_lies_by_a_hard_link(site, he
     (site.root / "notes").mkdir()
     (site.root / "notes" / "readme").hardlink_to(site.root / "k")
     assert wished(site, here, "mounts=[{source: notes, target: /p}]") == 1
-    assert "readme is the file of secrets.K by another name" in capsys.readouterr().err
+    assert capsys.readouterr().err.count(f"notes shows secrets.K by another name, {site.root}/notes/readme") == 1

@@ -118,9 +118,13 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
 )
 def test_a_profile_that_cannot_be_read_is_told_with_its_place(b70ctl, site, content, said):
     (site / "profiles" / "mine.yaml").write_bytes(content)
-    for words in (("profiles", "show", "mine"), ("render", "mine"), ("profiles", "lint", "mine")):
+    for words in (("profiles", "show", "mine"), ("render", "mine")):
         found = b70ctl("--site", site, *words).refused(2, said)
         assert len(found.err) < 1000
+    linted = b70ctl("--site", site, "profiles", "lint", "mine").exits(2).out
+    assert linted.startswith("mine: error: ")
+    assert said in linted
+    assert len(linted) < 1000
 
 
 def test_one_broken_profile_is_in_nobody_elses_way(b70ctl, site):

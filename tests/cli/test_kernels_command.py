@@ -2,13 +2,16 @@
 
 import json
 import os
+import shlex
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from b70ctl.edge import hostasks, kernels
+from b70ctl.core.host import Card, Host
+from b70ctl.edge import hardware, hostasks, kernels
 from tests.fake_kernels import LINES, write_kernels
 
 CHOICE = {"keys": 64, "warps": 4, "stages": 1, "programs": 64}
@@ -41,6 +44,26 @@ def test_a_dry_run_needs_no_docker_and_touches_nothing(b70ctl, site, program):
     assert sorted(site.rglob("*")) == before
 
 
+def test_a_dry_run_shows_what_the_container_would_have_of_the_host(b70ctl, site):
+    said = b70ctl("--site", site, "kernels", "check", "mine", "-n").exits(0)
+    rows = [line.split(maxsplit=1) for line in said.out.splitlines()]
+    for row in (["network", "none"], ["env", "ZE_AFFINITY_MASK=0 PYTHONPATH=/opt/b70"], ["groups", "992"],
+                ["device", "/dev/dri at /dev/dri"]):  # fmt: skip
+        assert row in rows
+    mounts = [told for name, told in rows if name == "mount"]
+    assert [each.split(" at ")[1] for each in mounts] == [
+        "/opt/b70/b70_kernels, read-only", "/opt/b70-out, written to", "/dev/dri/by-path, read-only",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ["check", "tune"])
+def test_the_sites_own_memory_is_never_given_to_the_container(b70ctl, site, program):
+    found = b70ctl("--site", site, "kernels", program, "mine", "-n", "--json").data
+    [written] = [each["Source"] for each in found["container"]["HostConfig"]["Mounts"] if not each["ReadOnly"]]
+    assert Path(written).parent == site / ".b70ctl"
+    assert not Path(written).exists()
+
+
 def test_a_dry_run_as_data_has_the_whole_container(b70ctl, site):
     found = b70ctl("--site", site, "kernels", "check", "mine", "--full", "-n", "--json").data
     assert found["container"]["Cmd"] == ["-m", "b70_kernels.check", "--full", "--json"]
@@ -50,7 +73,26 @@ def test_a_dry_run_as_data_has_the_whole_container(b70ctl, site):
 
 def test_a_dry_run_needs_no_site_for_a_profile_that_needs_none(b70ctl):
     said = b70ctl("kernels", "check", "--here", "-n").exits(0)
-    assert "python3 -m b70_kernels.check" in said.out
+    assert "-m b70_kernels.check" in said.out
+
+
+def test_a_dry_run_here_gives_the_command_that_can_be_typed_and_says_what_it_leaves_open(b70ctl, site, fake):
+    fake()
+    said = b70ctl("--site", site, "kernels", "tune", "--here", "-n").exits(0)
+    rows = dict(line.split(maxsplit=1) for line in said.out.splitlines())
+    assert rows["writes"] == f"{site}/tuning.json"
+    assert "the run itself finds out" in said.err
+    typed = b70ctl("--site", site, "kernels", "check", "--here", "--full", "-n").exits(0).out
+    command = shlex.split(dict(line.split(maxsplit=1) for line in typed.splitlines())["command"])
+    assert command[2] == sys.executable
+    assert "argv --full\n" in subprocess.check_output(command, text=True, cwd="/")
+
+
+def test_a_dry_run_here_tells_who_holds_the_card(b70ctl, site, monkeypatch):
+    card = Card(address="0000:03:00.0", node="/dev/dri/renderD128", gid=992)
+    monkeypatch.setattr(Host, "usable", (card,))
+    monkeypatch.setattr(hardware, "holders", lambda _: [(7, "python3")])
+    b70ctl("--site", site, "kernels", "check", "--here", "-n").refused(1, "is held by process 7 (python3)")
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -75,12 +117,10 @@ def test_a_dry_run_refuses_words_that_no_run_would_take(b70ctl, site, where, wor
     b70ctl("--site", site, "kernels", "tune", where, "-n", *words).refused(2, "there is no ")
 
 
-@pytest.mark.parametrize("program", ["bench", "tune"])
-def test_a_refusal_names_the_command_that_was_typed(b70ctl, site, program):
-    text = (site / "profiles" / "mine.yaml").read_text()
-    (site / "profiles" / "cpu.yaml").write_text(f"{text}cards: none\n")
-    said = b70ctl("--site", site, "kernels", program, "cpu", "-n").exits(2)
-    assert f"hint: b70ctl kernels {program} PROFILE" in said.err
+def test_a_missing_card_is_told_as_that_and_not_by_its_group(b70ctl, site):
+    (site / "site.yaml").write_text(f"models: /srv/models\ndri: {site}/dri\n")
+    said = b70ctl("--site", site, "kernels", "check", "mine", "-n").refused(3, f"no card was found below {site}/dri")
+    assert "group" not in said.err
 
 
 def test_here_and_a_profile_are_not_meant_together(b70ctl, site):

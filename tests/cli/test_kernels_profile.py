@@ -63,6 +63,7 @@ def test_what_the_plugin_could_not_be_proven_with_is_refused_by_lint_and_by_rend
 @pytest.mark.parametrize("kernels", ["b70", "image"])
 @pytest.mark.parametrize("target", ["/opt/b70ctl/plugin/x", "/opt/b70ctl/done", "/opt/x/../b70ctl/start", "/opt"])
 def test_a_mount_in_the_place_of_what_a_release_brings_is_refused_once(b70ctl, site, kernels, target):
+    (site / "x").write_text("x")
     words = ("--set", f"kernels={kernels}", "--set", f"mounts=[{{source: x, target: {target}}}]")
     linted = b70ctl("--site", site, "profiles", "lint", "mine", *words).exits(1)
     assert linted.out.count("error: ") == linted.out.count("where a release mounts what is its own") == 1
@@ -82,8 +83,10 @@ def test_without_a_turboquant_cache_it_is_only_doubtful(b70ctl, site):
 
 def test_another_package_where_python_looks_first_is_found_by_looking_into_the_mounts(b70ctl, site):
     write(site, "env: {PYTHONPATH: /opt/mine}\nmounts: [{source: lib, target: /opt/mine}]\n")
+    (site / "lib").mkdir()
+    (site / "lib" / "other.py").write_text("x = 1\n")
     assert b70ctl("--site", site, "render", "mine", "--check").code == 0
-    (site / "lib" / "b70_kernels").mkdir(parents=True)
+    (site / "lib" / "b70_kernels").mkdir()
     for words in (("render", "mine", "--check"), ("profiles", "lint", "mine")):
         said = b70ctl("--site", site, *words).exits(1)
         assert "b70_kernels is mounted in /opt/mine too" in said.out + said.err
@@ -112,9 +115,10 @@ def test_what_stands_in_the_place_of_a_sites_kernels_is_refused_with_its_path(b7
 def test_a_sites_kernels_that_vllm_cannot_load_are_refused_with_both_ways_out(b70ctl, site, words):
     (site / "kernels" / "b70_kernels").mkdir(parents=True)
     said = b70ctl("--site", site, *words).exits(1)
-    assert "have no plugin for vLLM" in said.err
-    assert "kernels: image" in said.err
-    assert "Traceback" not in said.err
+    told = said.out + said.err
+    assert "have no plugin for vLLM" in told
+    assert "kernels: image" in told
+    assert "Traceback" not in told
     shutil.rmtree(site / "kernels")
     assert b70ctl("--site", site, "render", "mine").code == 0
 

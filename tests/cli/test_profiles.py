@@ -309,6 +309,22 @@ def test_a_mount_of_a_file_that_is_a_hard_link_to_a_secret_is_refused(
         assert f"{name} shows {whose} by another name" in told
 
 
+@pytest.mark.parametrize("what", ["secret", "/proc/self/environ"])
+@pytest.mark.parametrize("place", ["linked-too", "folder"])
+def test_what_a_release_would_carry_is_looked_at_inside_a_folder_too(b70ctl, site, hidden, what, place):
+    folder = site / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text("")
+    assert linted(b70ctl, site, "folder") == []
+    path = folder / "z" if place == "folder" else site / place
+    path.symlink_to(what) if what.startswith("/") else path.hardlink_to(hidden / "key")
+    [told] = linted(b70ctl, site, place)
+    assert f"{place} shows " in told
+    assert ("/environ, what the system tells" if what.startswith("/") else "secrets.K by another name") in told
+    said = b70ctl("--site", site, "render", "mine", "--set", f"mounts=[{{source: {place}, target: /x}}]")
+    assert "[mounted-secret]" in said.exits(1).err
+
+
 def test_what_lies_beside_a_secret_may_be_mounted(b70ctl, site, hidden):
     (hidden / "key.pub").write_text("")
     assert linted(b70ctl, site, "secrets/key.pub") == linted(b70ctl, site, site / "profiles") == []
@@ -317,3 +333,69 @@ def test_what_lies_beside_a_secret_may_be_mounted(b70ctl, site, hidden):
 def test_a_profile_that_mounts_a_secret_is_not_rendered(b70ctl, site, hidden):
     mounts = f"mounts=[{{source: {hidden}, target: /x}}]"
     assert "[mounted-secret]" in b70ctl("--site", site, "render", "mine", "--set", mounts).exits(1).err
+
+
+# -- one form for what lint says --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["table", "patch", "no patch"])
+def test_what_lint_cannot_judge_is_one_line_with_the_profile_and_the_hint_however_many_are_asked_for(
+    b70ctl, site, wrong
+):
+    path = site / "profiles" / "mine.yaml"
+    line = {"table": "kernels: b70", "patch": "patches: [broken]", "no patch": "patches: [nope]"}[wrong]
+    path.write_text(f"{path.read_text()}{line}\n")
+    if wrong == "table":
+        (site / "tuning.json").write_text("[")
+    (site / "patches" / "broken").mkdir(parents=True)
+    (site / "patches" / "broken" / "patch.yaml").write_text("nothing: [\n")
+    told = set()
+    for words in (("mine",), ("mine", "gemma4"), ()):
+        said = b70ctl("--site", site, "profiles", "lint", *words)
+        assert said.code != 0
+        told |= {each for each in said.out.splitlines() if each.startswith("mine: error: ")}
+    assert len(told) == 1, told
+    [one] = b70ctl("--site", site, "profiles", "lint", "mine", "--json").data
+    hint = f" ({one['hint']})" if one["hint"] else ""
+    assert told == {f"mine: error: {one['message']}{hint}"}
+    assert bool(hint) is (wrong != "patch")
+
+
+def test_a_name_that_is_no_profile_is_refused_before_any_is_judged(b70ctl, site):
+    for words in (("nobody",), ("mine", "nobody")):
+        said = b70ctl("--site", site, "profiles", "lint", *words).refused(2, "there is no profile `nobody`")
+        assert said.out == ""
+
+
+@pytest.mark.parametrize(("given", "why", "hint"), [
+    ("mounts=[{source: /etc/hosts, target: /srv/a}, {source: x, target: /srv/./a}]",
+     "two mounts have the target /srv/a", "another target for mounts.1, or without it"),
+    ("mounts=[{source: /etc/hosts, target: /models}]",
+     "two mounts have the target /models", "another target for mounts.0, or without it"),
+    ("mounts=[{source: /etc/hosts, target: /x/..}]", "nothing can be mounted on /x/..", "another target"),
+    ("model.path=../x", "model path `../x` must be a directory below the site's `models`", "in site.yaml: models: "),
+    ("model.path=/etc", "model path `/etc` must be a directory below the site's `models`", "in site.yaml: models: "),
+    ("speculative={method: eagle3, num_speculative_tokens: 2, draft: {path: ../x}}",
+     "model path `../x` must be a directory below the site's `models`", "in site.yaml: models: "),
+])  # fmt: skip
+def test_what_no_box_resolves_is_told_by_lint_and_by_render_in_the_same_words(b70ctl, site, given, why, hint):
+    (site / "models").mkdir()
+    (site / "x").write_text("x")
+    (site / "site.yaml").write_text((site / "site.yaml").read_text().replace("/srv/models", str(site / "models")))
+    linted = b70ctl("--site", site, "profiles", "lint", "mine", "--json", "--set", given)
+    assert linted.code != 0
+    [error] = [each for each in linted.data if each["severity"] == "error"]
+    assert why in error["message"]
+    assert error["hint"].startswith(hint)
+    b70ctl("--site", site, "render", "mine", "--set", given).refused(2, why, hint)
+
+
+def test_a_patch_that_a_parent_lists_too_is_rendered_once(b70ctl, site):
+    (site / "patches" / "fix").mkdir(parents=True)
+    (site / "patches" / "fix" / "p.py").write_text("pass\n")
+    (site / "patches" / "fix" / "patch.yaml").write_text(
+        'summary: s\nwhy: w\nversions: ">=0.1"\nsource: s\nscripts: [{file: p.py, where: here}]\n'
+    )
+    words = ("--set", "patches=[fix]", "--set", "+patches=[fix]")
+    b70ctl("--site", site, "profiles", "lint", "mine", *words).exits(0)
+    assert b70ctl("--site", site, "render", "mine", *words).exits(0).out.count("files/fix/p.py") == 1

@@ -279,6 +279,7 @@ def test_a_stop_that_a_client_speaks_of_is_none() -> None:
         "exec: --: invalid option",
         "/bin/bash: line 1: /opt/intel/oneapi/setvars.sh: No such file or directory",
         "environment: line 3: sha256sum: command not found",
+        "b70ctl: start script /opt/b70ctl/start/00-0-x.py ended with exit status 1; the engine is not started",
         "vllm serve: error: argument --kv-cache-dtype: invalid choice: 'turboquant_k3v4_nc'",
         "terminate called after throwing an instance of 'sycl::_V1::exception'",
         "Fatal Python error: Illegal instruction",

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from b70ctl.core.changes import SHOWN, changes
 from b70ctl.core.deployment import BY_HAND, Address, Deployment, Mount, Order
 from b70ctl.core.draft import LIMIT
-from tests.making import ADDRESS, a_profile, resolved
+from b70ctl.core.serving import entrypoint
+from tests.making import ADDRESS, a_profile, resolved, some_facts
 
 CONFIG, SCRIPT = "files/draft/config.json", "files/p/x.sh"
 BASE = resolved(a_profile(engine={"max_model_len": 8192}, env={"A": "1", "B": "2"}))
@@ -90,6 +91,25 @@ def test_no_shown_field_changes_in_silence(field):
     assert changes(BASE, BASE.model_copy(update={field: new}))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [({}, "QQ2"), ({"VLLM_API_KEY": "QQ1"}, "QQ2"), ({"VLLM_API_KEY": "QQ1"}, None)]
+)
+def test_of_a_variable_that_looks_like_a_secret_only_that_it_changed_is_told(old, new):
+    env = {"VLLM_API_KEY": new} if new else {}
+    before, after = (BASE.model_copy(update={"env": each | {"A": value}}) for each, value in ((old, "1"), (env, "2")))
+    told = {each.what: (each.before, each.after) for each in changes(before, after)}
+    assert told == {
+        "environment VLLM_API_KEY": ("…" if old else None, "…" if new else None),
+        "environment A": ("1", "2"),
+    }
+
+
+def test_of_a_flag_that_takes_a_secret_only_that_it_changed_is_told():
+    after = BASE.model_copy(update={"argv": (*BASE.argv, "--api-key", "QQ1", "QQ2", "--seed", "1")})
+    told = {each.what: (each.before, each.after) for each in changes(BASE, after)}
+    assert told == {"command --api-key": (None, "…"), "command --seed": (None, "1")}
+
+
 def with_files(limit=None, patch=None, **contents):
     """The base with a draft's override, and with a patch, and what each brings."""
     draft = [Order(kind="draft-config", to=CONFIG, target="/d", name="d", overrides={LIMIT: limit})] if limit else []
@@ -159,3 +179,11 @@ def test_an_identity_is_shortened_where_people_read_it():
 def test_a_change_is_one_line():
     after = BASE.model_copy(update={"entrypoint": ("/bin/bash", "-c", "set -e\nexec", "--")})
     assert "\n" not in str(changes(BASE, after)[0].after)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_start_scripts_are_told_by_their_names_and_not_by_what_runs_them(back):
+    scripted = BASE.model_copy(update={"entrypoint": entrypoint(some_facts(), ("/s/a.py",))})
+    [change] = changes(*((scripted, BASE) if back else (BASE, scripted)))
+    told = ("none", "/s/a.py before the command")
+    assert (change.what, change.before, change.after) == ("entrypoint", *(told[::-1] if back else told))

@@ -60,8 +60,8 @@ def test_what_a_script_without_a_marker_has_edited_is_told_as_not_provable_and_s
     found = judged([FILE, bare], DIGESTS, [seen(), seen(file="vllm/b.py", sha256="c" * 64)])
     assert found.passed is None
     assert found.detail == (
-        "2 files are the ones that Python imports: one, bare; not provable: whether patch `bare` has edited vllm/b.py, "
-        "for which it has no marker"
+        "2 files are the ones that Python imports: one, bare, but whether patch `bare` has edited vllm/b.py is not "
+        "provable: it names no marker"
     )
 
 

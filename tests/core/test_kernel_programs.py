@@ -1,6 +1,8 @@
 """The container that a program of the kernels gets, what its words mean, and how tables are put together."""
 
 import json
+import shlex
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from b70ctl.core.kernels import (
     said,
     trouble,
 )
-from b70ctl.core.kernelwords import refuse_unknown
+from b70ctl.core.kernelwords import in_one_line, refuse_unknown
 from b70ctl.core.preflight import CardHolder
 from b70ctl.core.release import Container, Observed
 from b70ctl.errors import MachineError, Refused, UsageError
@@ -83,6 +85,16 @@ def test_oneapi_is_prepared_where_the_images_own_entrypoint_does_it():
     assert found["Cmd"] == ["python3", "-m", "b70_kernels.check"]
 
 
+@pytest.mark.process
+def test_a_containers_command_is_shown_in_one_line_that_a_shell_takes_apart_again():
+    shown = in_one_line(made(**SETVARS))
+    assert "\n" not in shown
+    shell, flag, text, *rest = shlex.split(shown)
+    assert (shell, flag, rest) == ("/bin/bash", "-c", ["--", "python3", "-m", "b70_kernels.check"])
+    ran = subprocess.run([shell, flag, text, "--", "printf", "%s|", "a b"], capture_output=True, text=True, check=False)
+    assert ran.stdout == "a b|"
+
+
 @pytest.mark.parametrize(
     ("image", "profile", "path"),
     [
@@ -115,8 +127,8 @@ def test_of_several_cards_the_first_is_used():
 
 def test_a_profile_without_a_card_is_refused():
     with pytest.raises(UsageError, match="uses no card") as told:
-        on_one_card(resolved(a_profile(cards="none")), "bench")
-    assert str(told.value.hint).startswith("b70ctl kernels bench PROFILE")
+        on_one_card(resolved(a_profile(cards="none")))
+    assert told.value.hint == "b70ctl profiles list"
 
 
 def test_limits_of_the_profile_hold_for_the_kernels_too():

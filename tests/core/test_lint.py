@@ -125,6 +125,10 @@ OWN_FOLDER = ("/opt", "/opt/", "//opt", "/opt/b70ctl", "/opt/b70ctl/plugin", "/o
               "//opt/b70ctl", "/opt/./b70ctl", "/opt/x/../b70ctl", "/opt//b70ctl/done", "/../opt/b70ctl")  # fmt: skip
 
 
+IN_PACKAGES = ("vllm/", "./vllm", "/vllm", "vllm/.", "vllm/../vllm")
+IN_OVERLAY = ("config/cache.py", "config/./cache.py", ".//config//cache.py", "x/../config/cache.py/")
+
+
 def cards(count, **more):
     return {"cards": count, **more}
 
@@ -240,6 +244,8 @@ FIRES = [
     ("gate", "warning", env(TQ_USE_FUSED_SPEC="0")),
     ("package-mount", "error", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm"}]}),
     ("package-mount", "warning", {"mounts": [{"source": "x", "target": f"{SITE_PACKAGES}/vllm/envs.py"}]}),
+    *(("package-mount", "error", mounted(f"{SITE_PACKAGES}/{rest}")) for rest in IN_PACKAGES),
+    *(("turboquant-overlay", "error", both(TQ, mounted(f"/x/vllm/{rest}"))) for rest in IN_OVERLAY),
     *(("own-folder", "error", both(which, mounted(target))) for which in ({}, OURS) for target in OWN_FOLDER),
     ("card-count", "error", both(TWO, cards(1))),
     ("card-count", "error", both(TWO, cards("none"))),
@@ -351,6 +357,7 @@ SILENT = [
     ("device-mask", both(cards("none"), env(ONEAPI_DEVICE_SELECTOR="opencl:cpu"))),
     ("gate", both(at("0.19.0"), TQ, OVERLAY, env(TQ_USE_FUSED_SPEC="0"))),
     ("package-mount", {"mounts": [{"source": "x", "target": "/opt/vllm/chat.jinja"}]}),
+    ("package-mount", mounted(f"{SITE_PACKAGES}/vllm/../../chat.jinja")),
     ("own-folder", mounted("/opt/b70ctl2/plugin")),
     ("own-folder", mounted("/opt/mine/b70ctl")),
     ("own-folder", mounted("/opt/b70ctl/../mine")),
@@ -364,6 +371,23 @@ SILENT = [
     ("chosen-collectives", both(TWO, env(CCL_ENABLE_SYCL_KERNELS="0"))),
     ("peer-access", both(TWO, {"collectives": "host-staged"})),
 ]
+
+
+@pytest.mark.parametrize("target", [SITE_PACKAGES, "/opt/venv", "//opt/venv/lib/", "/opt"])
+def test_a_mount_that_holds_the_images_packages_hides_vllm_too(target):
+    facts = ImageFacts(ref=PINNED, vllm="0.21.0", site_packages=SITE_PACKAGES, source="probe")
+    assert severities("package-mount", mounted(target), facts=facts) == ["error"]
+    assert severities("package-mount", mounted("/opt/venv2"), facts=facts) == []
+
+
+@pytest.mark.parametrize(("allowed", "plugins"), [
+    ("", "b70_kernels"), ("x", "x,b70_kernels"), ("x, b70_kernels", "x,b70_kernels"),
+    (" b70_kernels ,,y", "y,b70_kernels"),
+])  # fmt: skip
+def test_what_is_told_to_write_lets_the_kernels_in_and_keeps_the_others(allowed, plugins):
+    [told] = [each for each in found(both(OURS, env(VLLM_PLUGINS=allowed))) if each.rule == "kernels-left-out"]
+    assert told.hint == f"VLLM_PLUGINS: {plugins}; or VLLM_PLUGINS: null, for all of them"
+    assert not [each for each in found(both(OURS, env(VLLM_PLUGINS=plugins))) if each.rule == "kernels-left-out"]
 
 
 def test_a_profile_with_nothing_wrong_has_no_finding():

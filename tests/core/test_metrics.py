@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.metrics import Metrics, Sample, acceptance, read_metrics, samples
+from b70ctl.core.metrics import Metrics, Sample, acceptance, at_work, read_metrics, samples
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -82,6 +82,23 @@ def test_a_restart_between_two_readings_is_no_acceptance() -> None:
 
 def test_zero_acceptance_is_a_number() -> None:
     assert acceptance(Metrics(drafts=0, accepted_tokens=0), Metrics(drafts=126, accepted_tokens=0)) == 0.0
+
+
+def test_what_became_of_drafts_since_the_start_is_told_beside_the_requests() -> None:
+    told = "3 requests running, 0 waiting; of its drafts 2.07 of 4 tokens were accepted"
+    assert at_work(read_metrics(PAGE)) == told
+    assert at_work(Metrics(running=1, waiting=0, drafts=2, draft_tokens=5, accepted_tokens=0)).endswith(
+        "0.00 of 2.5 tokens were accepted"
+    )
+
+
+@pytest.mark.parametrize("figures", [{}, {"drafts": 0, "draft_tokens": 0, "accepted_tokens": 0}])
+def test_an_engine_that_drafted_nothing_is_not_said_to_accept(figures: dict[str, int]) -> None:
+    assert at_work(Metrics(running=0, waiting=2, **figures)) == "0 requests running, 2 waiting"
+
+
+def test_a_page_without_requests_tells_no_work() -> None:
+    assert at_work(Metrics(drafts=2, draft_tokens=5, accepted_tokens=0)) == ""
 
 
 @given(st.text())

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.mounting import meet, plain, shows
+from b70ctl.core.mounting import meet, shows
+from b70ctl.core.sizes import plain
 from b70ctl.errors import UsageError
 from tests.making import a_profile, resolved
 
@@ -76,6 +77,12 @@ def test_whatever_is_carried_lies_inside_the_release(source):
 def test_two_things_cannot_have_one_target(first, second):
     with pytest.raises(UsageError, match="two mounts have the target /x"):
         with_mounts(first, second)
+
+
+def test_of_two_mounts_on_one_target_the_later_is_named():
+    with pytest.raises(UsageError) as refused:
+        with_mounts(a_mount("/a"), a_mount("/b", "/y"), a_mount("c", "//x"))
+    assert refused.value.hint == "another target for mounts.2, or without it"
 
 
 def test_a_mount_cannot_hide_the_models():

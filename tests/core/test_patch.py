@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from b70ctl.core.patch import Answer, by_version, lines_of, patched, refuse_unless_meant_for
+from b70ctl.core.patchset import brought
 from b70ctl.core.place import Place
 from b70ctl.core.plugin import Kernels
 from b70ctl.core.resolve import Request, resolve
+from b70ctl.core.serving import mark
+from b70ctl.core.sizes import LONGEST_SCRIPT
 from b70ctl.errors import Refused
 from tests.making import ADDRESS, a_host, a_patch, a_profile, a_site, some_facts
 
@@ -152,6 +155,26 @@ OVERLAY = {"file": "vllm/a.py", "source": "mine.py", "base": "a" * 64}
 def test_a_patch_that_cannot_be_meant_is_no_patch(changes):
     with pytest.raises(ValidationError):
         a_patch(**changes)
+
+
+@pytest.mark.parametrize(("kind", "each"), [
+    ("scripts", {"file": "fix/p.py", "where": "there"}), ("overlays", OVERLAY | {"file": "fix/p.py"}),
+])  # fmt: skip
+def test_a_file_that_a_release_has_once_is_named_once(kind, each):
+    other = each | {"file": "fix/q.py"}
+    assert a_patch(edits=None, **{kind: [each, other]})
+    with pytest.raises(ValidationError, match=f"`{kind}` names fix/p.py twice"):
+        a_patch(edits=None, **{kind: [each, other, each]})
+
+
+@pytest.mark.parametrize("longest", ["x" * LONGEST_SCRIPT, "é" * (LONGEST_SCRIPT // 2)])
+def test_a_script_whose_mark_no_file_system_has_a_name_for_is_refused_when_the_patch_is_read(longest):
+    patch = a_patch(edits=None, scripts=[{"file": f"deep/{longest}", "where": "there"}])
+    [order] = brought("p", patch, Place(site=a_site(), root="/srv/site"))
+    numbered = order.target.replace("/00-0-", "/99999-99999-")
+    assert len(mark(numbered, "0" * 64).encode()) in (254, 255)
+    with pytest.raises(ValidationError, match=f"a start script has {LONGEST_SCRIPT} at most"):
+        a_patch(edits=None, scripts=[{"file": f"deep/{longest}x", "where": "there"}])
 
 
 @pytest.mark.parametrize("kind", [{}, {"edits": None, "overlays": [OVERLAY]}])

@@ -43,6 +43,7 @@ def checked(text=TEXT, patch=None, accepted=(), vllm="0.21.0"):
         ({"patch": OVERLAY}, "applies", "is the file that it was made from"),
         ({"patch": OVERLAY, "text": TEXT + "more\n"}, "unknown", "its base is " + digest(TEXT + "more\n")),
         ({"patch": SCRIPT}, "applies", "looks for its own anchors"),
+        ({"patch": SCRIPT, "text": None}, "unknown", "the image has no vllm/a.py, which its script edits"),
     ],
 )
 def test_an_image_is_judged_by_its_own_files(given, answer, reason):
@@ -82,6 +83,12 @@ def test_a_version_alone_says_less_of_a_development_build(vllm, answer, reason):
     found = by_release(a_patch(bases=KNOWN, harmful=[{"versions": ">=0.23", "reason": "no"}]), vllm)
     assert found.answer == answer
     assert reason in found.reason
+
+
+def test_a_version_alone_says_nothing_of_edits_whose_files_are_not_recorded():
+    found = by_release(a_patch(), "0.21.0")
+    assert (found.answer, "ask the image: --image REF" in found.reason) == (Answer.UNKNOWN, True)
+    assert "it is in its range" in found.reason
 
 
 @pytest.mark.parametrize(("vllm", "answer"), [("0.21.0", "applies"), ("0.22.0", "unknown")])

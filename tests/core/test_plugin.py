@@ -110,6 +110,8 @@ NO_LITERALS = (
         ({"plugin/proven.py": b""}, "no table of versions"),
         ({"plugin/proven.py": b"VERSIONS = (19, 20)"}, "no table of versions"),
         ({"plugin/proven.py": b"VERSIONS = ()"}, "no table of versions"),
+        ({"plugin/proven.py": b"VERSIONS = ('x', '0.30')"}, "no table of versions in plugin/proven.py"),
+        ({"plugin/proven.py": b"VERSIONS = ('0.30.0', '0.31.x')"}, "no table of versions in plugin/proven.py"),
         *(({"__init__.py": f"__version__ = {each!r}".encode()}, "no __version__") for each in NO_VERSIONS),
         *(({"plugin/proven.py": f"VERSIONS = ('0.1', {each!r})".encode()}, "no table") for each in NO_VERSIONS),
         *(({"plugin/proven.py": b"VERSIONS = " + each}, "no table") for each in NO_LITERALS),
@@ -225,6 +227,14 @@ def looked_at(pythonpath, *mounts, image=None):
 )
 def test_a_mount_is_looked_into_where_python_would_look(pythonpath, mounts, folders):
     assert looked_at(pythonpath, *mounts) == folders
+
+
+@pytest.mark.parametrize("entry", ["/srv/py", "//srv/py", "/srv//py/", "/srv/./py", "/x/../srv/py", "srv/py",
+                                   "./srv/py", "../srv/py", "/other:srv/py"])  # fmt: skip
+@pytest.mark.parametrize("target", ["/srv/py", "//srv/py", "/srv/py/.", "///srv//py"])
+def test_a_mount_is_found_however_it_and_pythons_path_are_spelt(entry, target):
+    assert looked_at(entry, ("py", target)) == [("/srv/py", "/srv/site/py")]
+    assert looked_at("/none", ("py", target), image=entry) == [("/srv/py", "/srv/site/py")]
 
 
 def test_the_images_own_folders_are_looked_into_too():

@@ -29,6 +29,8 @@ def test_where_all_is_well_nothing_is_said():
     [
         ({"image_present": False}, "does not have the image", "build it"),
         ({"missing": ("/srv/models/some-model/config.json",)}, "does not exist", "download it"),
+        ({"missing": ("/srv/models/nowhere/config.json",)}, "nowhere/config.json does not exist", "ls /srv/models"),
+        ({"missing": ("/srv/models/nowhere",)}, "nowhere does not exist", "ls /srv/models"),
         ({"lost": (("/srv/models/d", "/data/d"),)}, "is a link to /data/d, which the container", "cp -rL"),
         ({"port_holder": "process 7 (nginx)"}, "port 8000 on 127.0.0.1 is taken by process 7", "--port N"),
         ({"port_holder": "container old", "port_container": "old"}, "container old", "--adopt old"),
@@ -40,6 +42,7 @@ def test_each_obstacle_is_told_with_what_to_do_about_it(changes, what, hint):
     [fault] = found(**changes)
     assert what in fault.what
     assert hint in str(fault.hint)
+    assert "nowhere" not in str(fault.hint)
 
 
 def test_an_image_that_nobody_said_where_to_get_is_pulled():

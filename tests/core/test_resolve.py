@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from b70ctl.core.host import Host
-from b70ctl.core.resolve import Request, refuse_status
+from b70ctl.core.place import Place
+from b70ctl.core.resolve import Request, contradictions, refuse_status, resolve
 from b70ctl.core.serving import HF_CACHE, MODELS, SCRIPTS
+from b70ctl.core.site import Site
 from b70ctl.errors import MachineError, Refused, UsageError
 from tests.making import (
     ADDRESS,
@@ -182,9 +184,65 @@ def test_what_must_lie_on_the_host_is_named():
 @pytest.mark.parametrize("path", ["../secrets", "/etc"])
 def test_neither_model_nor_draft_leaves_the_models_directory(path):
     overriding = DRAFT | {"draft": {"path": path, "overrides": {"x": 1}}}
-    for profile in (a_profile(model={"path": path}), a_profile(speculative=overriding)):
-        with pytest.raises(UsageError, match="below the site's"):
-            resolved(profile)
+    for changes in ({"model": {"path": path}}, {"speculative": overriding}):
+        with pytest.raises(ValidationError, match="below the site's"):
+            a_profile(changes)
+
+
+@pytest.mark.parametrize("path", ["./some-model", "x/../some-model", "some-model/"])
+def test_a_model_that_is_spelt_otherwise_is_the_same_deployment(path):
+    assert resolved(a_profile(model={"path": path})) == resolved(a_profile(model={"path": "some-model"}))
+
+
+def test_a_mount_whose_target_is_spelt_otherwise_is_the_same_deployment():
+    one, other = (resolved(a_profile(mounts=[{"source": "/s", "target": target}])) for target in ("/a/b", "//a/./b/"))
+    assert one == other
+
+
+def test_a_patch_that_is_listed_twice_is_applied_once_in_its_first_place():
+    more = {"two": a_patch(edits=[{"file": "vllm/b.py", "old": "o", "new": "n"}]), "one": a_patch()}
+    twice = a_profile({"patches": ["one"]} | {"+patches": ["two", "one", "two"]})
+    assert twice.patches == ["one", "two"]
+    assert resolved(twice, patches=more) == resolved(a_profile(patches=["one", "two"]), patches=more)
+
+
+# -- what no box could resolve ----------------------------------------------------------------------------------------
+
+NOWHERE = Place(site=Site(), root="/srv/site")
+OVERRIDING = DRAFT | {"draft": {"hub": "c/d", "overrides": {"x": 1}}}
+NEVER = {
+    "two mounts": ("mounts", {"mounts": [{"source": "/s", "target": "/a"}, {"source": "m", "target": "/x/../a"}]}),
+    "the models": ("mounts", {"mounts": [{"source": "/s", "target": "/models"}]}),
+    "a patched file": ("mounts", {"patches": ["one"],
+                                  "mounts": [{"source": "m", "target": f"{SITE_PACKAGES}/vllm/a.py"}]}),
+    "a hub id": ("model", {"model": {"path": None, "hub": "no id"}}),
+    "a draft's hub id": ("speculative", {"speculative": DRAFT | {"draft": {"hub": "no id", "overrides": {"x": 1}}}}),
+    "a name": ("engine", {"model": {"served_names": ["-m"]}}),
+    "an option": ("speculative", {"speculative": DRAFT | {"options": {"method": "mtp"}}}),
+    "a long word": ("engine", {"engine": {"flags": {"chat-template": "x" * 2**17}}}),
+    "a long variable": ("env", {"env": {"X": "x" * 2**17}}),
+    "another cache": ("speculative.draft", {"env": {"HF_HOME": "/x"}, "speculative": OVERRIDING}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_what_no_box_resolves_is_told_without_one_in_the_same_words(case):
+    key, changes = NEVER[case]
+    profile, patches = a_profile(changes), {"one": a_patch()}
+    [(where, told)] = contradictions(profile, NOWHERE, some_facts(), patches)
+    everything = Place(site=a_site(), root="/srv/site", draft_commit="0" * 40)
+    with pytest.raises(UsageError) as refused:
+        resolve(Request(name="p", profile=profile), everything, some_facts(), patches)
+    assert (where, told.what, told.hint) == (key, refused.value.what, refused.value.hint)
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"model": HUB}, {"speculative": OVERRIDING}, {"cards": 16}, {"patches": ["one"]}, {"env": {"X": ""}},
+    {"mounts": [{"source": "m", "target": "/a"}, {"source": "m", "target": "/a/b"}]},
+])  # fmt: skip
+def test_what_another_box_could_resolve_is_no_contradiction(changes):
+    for facts in (some_facts(), some_facts(site_packages=None)):
+        assert contradictions(a_profile(changes), NOWHERE, facts, {"one": a_patch()}) == []
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

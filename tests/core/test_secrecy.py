@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from b70ctl.core.secrecy import HIDDEN, masked
+from b70ctl.core.secrecy import HIDDEN, as_address, is_secret, masked, without_credentials
 
 FLAGS = ["--api-key", "--hf-token", "--api_key", "--hub.token", "--ssl-keyfile-password", "--secret", "--API-KEY"]
 VARIABLES = ["HF_TOKEN", "VLLM_API_KEY", "OPENAI_API_KEY", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET", "ROUTER_KEY",
@@ -91,3 +91,42 @@ def test_a_value_that_is_known_to_be_secret_is_hidden_wherever_it_stands(secret,
 
 def test_a_secret_inside_a_mapping_is_hidden():
     assert masked(["--set", "env={HF_TOKEN: hf_x}"]) == ("--set", "env={HF_TOKEN: …")
+
+
+# --- addresses -------------------------------------------------------------------------------------------------------
+
+# what a password in an address may be made of, where it was typed as it is
+passwords = st.text(alphabet=st.sampled_from("QZ09-_.:@/%+"), max_size=12).map(lambda s: f"QQ{s}ZZ")
+SCHEMES = ["ssh://", "tcp://", "https://", "unix://", "garbage://"]
+
+
+@given(st.sampled_from(SCHEMES), passwords, st.sampled_from(["said: ", "", "(", "'"]))
+def test_no_address_in_a_text_shows_a_password_and_its_host_stays_readable(scheme, password, before):
+    found = without_credentials(f"{before}{scheme}user:{password}@host:1 is no address")
+    assert found == f"{before}{scheme}{HIDDEN}@host:1 is no address"
+
+
+@pytest.mark.parametrize("text", ["vllm@sha256:1 of mail@example", "http://127.0.0.1:8000/v1", "unix:///run/x.sock"])
+def test_what_holds_no_password_is_told_as_it_is(text):
+    assert without_credentials(text) == text
+
+
+@given(st.sampled_from([*SCHEMES, ""]), passwords | st.just("QQ a b ZZ"), st.sampled_from(["", "?token=QQZZ"]))
+def test_an_address_that_is_none_shows_no_password_either(scheme, password, after):
+    found = as_address(f"{scheme}user:{password}@host:1{after}")
+    assert "QQ" not in found
+    assert "host:1" in found
+
+
+def test_a_password_before_the_scheme_is_hidden_too():
+    assert as_address("user:QQ@tcp://host:1") == f"{HIDDEN}@tcp://host:1"
+
+
+@pytest.mark.parametrize("name", [*FLAGS, *VARIABLES, "KEY", "CREDENTIALS"])
+def test_a_name_of_a_secret_is_one_alone_too(name):
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["--max-num-batched-tokens", "TOKENIZERS_PARALLELISM", "--tokenizer", "CCL_KEYS"])
+def test_a_name_that_only_looks_like_one_is_none(name):
+    assert not is_secret(name)

@@ -2,20 +2,22 @@
 
 import hashlib
 import json
+import posixpath
 import shlex
 import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from b70ctl.core.diagnosis import diagnose_text
+from b70ctl.core.diagnosis import State, diagnose_text
 from b70ctl.core.serving import (
     DONE,
     MODELS,
     RUN_ONCE,
     argv,
-    below_models,
+    before_the_command,
     engine_flags,
     entrypoint,
     environment,
@@ -105,23 +107,26 @@ def test_a_tool_parser_turns_tool_choice_on():
 
 @pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/etc", ".", "", "a/..", "//etc", "./../x"])
 def test_no_model_path_leaves_the_models_directory(path):
-    with pytest.raises(UsageError, match="below the site's"):
-        below_models(path)
+    drafting = {"method": "eagle3", "num_speculative_tokens": 1, "draft": {"path": path}}
+    for key in ({"model": {"path": path}}, {"speculative": drafting}):
+        with pytest.raises(ValidationError, match=r"below the site's|at least 1 character"):
+            a_profile(key)
 
 
 @given(st.text(alphabet="./ab", min_size=1, max_size=12))
 def test_every_model_path_is_refused_or_below_the_models(path):
     try:
-        found = below_models(path)
-    except UsageError:
+        model = a_profile(model={"path": path}).model
+    except ValidationError:
         return
+    found = model_argument(model)
     assert found.startswith(f"{MODELS}/")
-    assert ".." not in found.split("/")
+    assert found == posixpath.normpath(found)
 
 
 @pytest.mark.parametrize("path", ["a", "a/b", "./a", "a//b", "a/../b", "..a", "...", "a..b"])
 def test_a_directory_below_the_models_is_found(path):
-    assert below_models(path).startswith(f"{MODELS}/")
+    assert model_argument(a_profile(model={"path": path}).model) == f"{MODELS}/{posixpath.normpath(path)}"
 
 
 @pytest.mark.parametrize("hub", ["a/b", "gpt2", "Qwen/Qwen3-30B.A3B_x"])
@@ -265,6 +270,53 @@ def test_an_image_that_cannot_hash_a_start_script_is_told_by_what_its_shell_says
     found = diagnose_text(ran.stderr.splitlines(), read_causes(None))
     assert [finding.cause.id for finding in found.findings] == ["no-sha256sum"]
     assert found.first_error is not None
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("raise SystemExit('no anchor here')", "no anchor here"), ("1 / 0", "ZeroDivisionError: division by zero")],
+)
+def test_a_start_script_that_fails_is_named_and_the_cause_is_known(tmp_path, script, said):
+    bad = tmp_path / "my_script.py"
+    bad.write_text(script)
+    ran = subprocess.run([*started("vllm-openai", tmp_path, bad), "true"], capture_output=True, text=True, check=False)
+    lines = ran.stderr.splitlines()
+    assert lines[-2:] == [said, f"b70ctl: start script {bad} ended with exit status 1; the engine is not started"]
+    found = diagnose_text(lines, read_causes(None))
+    assert ([finding.cause.id for finding in found.findings], found.state) == (["start-script-failed"], State.EXPLAINED)
+    assert found.first_error is not None
+
+
+BEFORE_ONCE = 'set -e\nrun_once() {\n  python3 "$1"\n}\nrun_once /s/a.py\nexec "$@"'
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (entrypoint(FAMILIES["intel"], ()), "setvars.sh before the command"),
+        (entrypoint(FAMILIES["intel"], ("/s/a.py", "/s/b.py")), "setvars.sh, /s/a.py, /s/b.py before the command"),
+        (entrypoint(FAMILIES["vllm-openai"], ("/s/a two's.py",)), "/s/a two's.py before the command"),
+        (("/bin/bash", "-c", BEFORE_ONCE, "--"), "/s/a.py before the command (as written by an earlier b70ctl)"),
+        (("/bin/bash", "-c", 'set -e\nexec "$@"', "--"), None),
+        (("/bin/bash", "-c", "run_once x", "--"), None),
+        (("python3",), None),
+        ((), None),
+    ],
+)
+def test_what_runs_before_the_command_is_told_in_short_and_of_no_entrypoint_but_ours(words, told):
+    assert before_the_command(words) == told
+
+
+@given(st.text(alphabet="ab '\"$`;&|\n/", min_size=1))
+def test_a_script_of_any_name_is_told_by_its_name(name):
+    assert before_the_command(entrypoint(some_facts(), (name,))) == f"{name} before the command"
+
+
+@given(st.text())
+def test_no_entrypoint_is_too_strange_to_be_told(text):
+    told = before_the_command(("/bin/bash", "-c", f'set -e\nrun_once() {{{text}\nexec "$@"', "--"))
+    assert told is None or "before the command" in told
 
 
 @given(st.text(alphabet="ab '\"$`;&|\n/", min_size=1))

@@ -1,5 +1,7 @@
 """What no container starts with is refused where it is written."""
 
+import posixpath
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,26 @@ def test_a_mount_that_no_container_starts_with_is_refused_when_the_profile_is_re
 @pytest.mark.parametrize("target", ["/x", "/processes", "/opt/proc", "/etc/hosts"])
 def test_a_mount_elsewhere_is_taken_as_it_stands(target):
     assert a_profile(mounts=[{"source": "/s", "target": target}]).mounts[0].target == target
+
+
+@given(st.lists(st.sampled_from(["a", "..", ".", "", "b.c"]), max_size=6).map("/".join))
+def test_a_target_is_kept_in_its_one_plain_spelling(rest):
+    try:
+        [mount] = a_profile(mounts=[{"source": "/s", "target": f"/{rest}"}]).mounts
+    except ValidationError:
+        return
+    assert mount.target == posixpath.abspath(f"/{rest}").replace("//", "/")
+    assert mount.target.startswith("/")
+    assert not mount.target.endswith("/")
+
+
+@pytest.mark.parametrize("name", ["x" * 249, "é" * 124])
+def test_a_name_that_a_release_could_not_number_is_refused_when_the_profile_is_read(name):
+    assert a_profile(mounts=[{"source": f"a/{name}", "target": "/x"}]).mounts[0].source == f"a/{name}"
+    with pytest.raises(ValidationError, match=r"has 25\d bytes; 249 at most are carried"):
+        a_profile(mounts=[{"source": f"a/{name}xx", "target": "/x"}])
+    for as_it_is in ({"source": f"/a/{name}xx"}, {"source": f"a/{name}xx", "read_only": False}):
+        assert a_profile(mounts=[{"target": "/x"} | as_it_is])
 
 
 @pytest.mark.parametrize("size", ["0g", "0k", "1023k", "1025g", "99999999999999g", "1" * 4000 + "g"])

@@ -154,7 +154,9 @@ def test_a_start_script_must_leave_its_marker_in_the_file_that_is_imported(site:
         site.quick(name, intel=True, patches=[name])
     site.switch("plain")
     assert f"`# MARKED` of patch `forgetful` does not stand in /{SITE}/{MARLIN}" in site.switch("forgetful", code=5).err
-    assert "exit 3" in site.switch("failing", code=5).err
+    failed = site.switch("failing", code=5).err
+    assert "exit 3" in failed
+    assert "[start-script-failed]" in failed
     site.switch("marking")
     assert site.verdict(site.assert_serves("marking"))["findings"][0]["passed"] is True
 
@@ -247,6 +249,7 @@ def test_a_draft_is_overridden_in_the_container_and_never_on_the_disk(site: Live
     site.profile("a", intel=True, speculative=spec)
     site.switch("a")
     site.assert_serves("a")
+    assert re.search(r"of its drafts \d\.\d\d of 3 tokens were accepted", site.run("status").exits(0).out)
     seen = json.loads(in_container(site, "cat", seen_at))
     assert seen == json.loads(text) | {"max_position_embeddings": 40960}
     assert file.read_text() == text
@@ -325,7 +328,7 @@ def test_a_secret_under_another_name_in_what_is_mounted_stops_nothing(site: Live
     site.switch("plain")
     started = site.engine().attrs["State"]["StartedAt"]
     for argv in (("plan", "showing"), ("switch", "showing", "--yes")):
-        assert "readme is the file of secrets.VLLM_API_KEY by another name" in site.run(*argv).exits(1).err
+        assert "shows secrets.VLLM_API_KEY by another name" in site.run(*argv).exits(1).err
     assert site.engine().attrs["State"]["StartedAt"] == started
     assert [path.name for path in site.root.rglob("*") if path.is_file() and SECRET in path.read_text()
             and path.stat().st_mode & 0o044 and path.name not in ("key", "readme")] == []  # fmt: skip

@@ -152,6 +152,19 @@ def test_a_fault_on_the_command_line_is_told_of_the_command_line(site, given, sa
     assert said in error.what
 
 
+@pytest.mark.parametrize("key", ["model", "speculative.draft"])
+@pytest.mark.parametrize(("has", "given"), [("path", "hub"), ("hub", "path")])
+def test_a_child_that_names_the_other_place_is_told_how_the_inherited_one_goes(site, key, has, given):
+    draft = f"{{method: eagle3, num_speculative_tokens: 5, draft: {{{has}: its/own}}}}"
+    text = "summary: p\nstatus: production\nimage: {ref: a, vllm: 0.21.0}\n"
+    model = f"model: {{{has}: its/own, served_names: [m]}}\n"
+    (site / "profiles" / "parent.yaml").write_text(f"{text}{model}speculative: {draft}\n")
+    (site / "profiles" / "child.yaml").write_text("extends: parent\n")
+    with pytest.raises(UsageError, match=f"`{has}: null`"):
+        open_catalog(site).profile("child", [f"{key}.{given}=mine/other"])
+    assert open_catalog(site).profile("child", [f"{key}.{given}=mine/other", f"{key}.{has}=null"])
+
+
 def test_a_fault_elsewhere_is_not_blamed_on_the_command_line(site):
     path = put(site, "mine", WHOLE.replace("summary: mine\n", ""))
     assert refused(site, "mine", "boot.stall=5").what.startswith(str(path))

@@ -154,12 +154,12 @@ def test_a_start_that_fails_says_what_compose_complained_of(tmp_path, monkeypatc
     path = tmp_path / "docker-compose"
     path.write_text('#!/bin/sh\n[ "$1" = version ] && echo 2.40.3 && exit\n'
                     "echo ' Container x  Creating' >&2\n"
-                    "echo 'Error response from daemon: port is taken' >&2; exit 1\n")  # fmt: skip
+                    "echo 'Error response from daemon: taken: tcp://u:QQ@h:1' >&2; exit 1\n")  # fmt: skip
     path.chmod(0o755)
     monkeypatch.setenv("B70CTL_COMPOSE", str(path))
     with pytest.raises(EngineError) as failed:
         find_composer().up(tmp_path)
-    assert failed.value.what == "Docker could not start the engine: Error response from daemon: port is taken"
+    assert failed.value.what == "Docker could not start the engine: Error response from daemon: taken: tcp://…@h:1"
 
 
 def test_what_compose_reads_back_lacks_nothing_that_was_decided(composer, tmp_path):

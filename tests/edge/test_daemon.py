@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import requests
-from docker.errors import APIError, NotFound
+from docker.errors import APIError, DockerException, NotFound
 
 from b70ctl.edge import daemon as module
 from b70ctl.edge.daemon import Daemon
+from b70ctl.edge.speaking import speaking
 from b70ctl.errors import DaemonAway, DaemonError, MachineError
 
 MINUTES = 60
@@ -209,3 +210,22 @@ def test_a_docker_host_that_is_none_is_a_machine_without_docker(monkeypatch, hos
     with pytest.raises(MachineError, match="no Docker Engine answers") as told:
         module.connect()
     assert len(told.value.what) < 300
+
+
+@pytest.mark.parametrize(
+    "host", ["ssh://user:{}@127.0.0.1:1", "tcp://user:{}@127.0.0.1:1", "http://user:{}@127.0.0.1:1", "garbage://{}@h",
+             "unix://user:{}@/x", "user:{}@h:1", "tcp://user:{}/more@h:1", "tcp://user:{} more@h:1", "fd://u:{}@"],
+)  # fmt: skip
+def test_a_password_in_docker_host_is_shown_to_nobody_and_the_hint_is_about_the_address(monkeypatch, host):
+    monkeypatch.setenv("DOCKER_HOST", host.format("QQ"))
+    with pytest.raises(MachineError, match=r"DOCKER_HOST is no address of one: .*…@") as told:
+        module.connect()
+    assert "QQ" not in f"{told.value.what} {told.value.hint}"
+    assert "unset DOCKER_HOST" in str(told.value.hint)
+
+
+@pytest.mark.parametrize("error", [DockerException, OSError, lambda text: APIError(text, explanation=text)])
+def test_no_error_of_docker_shows_the_credentials_of_an_address(error):
+    with pytest.raises(DaemonError) as told, speaking("pulling"):
+        raise error("proxyconnect to http://user:QQ@proxy:3128 failed")
+    assert "http://…@proxy:3128 failed" in told.value.what

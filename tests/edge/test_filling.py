@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from b70ctl.core.deployment import Order
 from b70ctl.core.site import Site
+from b70ctl.edge.carrying import is_the_systems
+from b70ctl.edge.draft import in_the_way
 from b70ctl.edge.filling import (
     MOST_CARRIED,
     contents,
@@ -99,6 +102,39 @@ def test_a_secret_is_carried_to_no_engine_under_another_name(tmp_path, other_nam
         assert len(unfit([order], SCRIPTS, hidden)) == 1
 
 
+DRAFT = {"kind": "draft-config", "to": "files/draft/config.json", "target": "/d", "name": "d", "overrides": {"a": 1}}
+
+
+@pytest.mark.parametrize("other_name", [os.symlink, os.link])
+def test_a_secret_is_no_drafts_config_either(tmp_path, other_name):
+    (tmp_path / "the-key").write_text('{"a": 2}')
+    hidden = secret_files(a_site(secrets={"KEY": {"file": "the-key"}}), tmp_path)
+    other_name(tmp_path / "the-key", tmp_path / "config.json")
+    deployment = only(Order(source=str(tmp_path / "config.json"), **DRAFT))
+    with pytest.raises(Refused, match=r"config.json is the file of secrets.KEY by another name"):
+        contents(deployment, {}, {}, lambda _: None, hidden)
+    [told] = in_the_way(deployment, (), hidden)
+    assert "secrets.KEY" in told.what
+
+
+@pytest.mark.parametrize("told", ["/proc/self/environ", "/proc/sys/kernel/hostname", "/sys/kernel/uevent_seqnum"])
+def test_what_the_system_tells_of_itself_is_carried_to_no_engine(tmp_path, told):
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / "z").symlink_to(told)
+    tree = Order(kind="tree", to="files/mounts/00-m", target="/m", name="m", source=str(tmp_path / "mounted"))
+    draft = Order(source=str(tmp_path / "mounted" / "z"), **DRAFT)
+    for order in (tree, copied(tmp_path / "mounted" / "z"), draft):
+        with pytest.raises(Refused, match=r"it is /(proc|sys)/.*, which is no file of a disk"):
+            contents(only(order), SCRIPTS, {}, lambda _: None)
+    assert [len(unfit([order], SCRIPTS)) for order in (tree, copied(tmp_path / "mounted" / "z"))] == [1, 1]
+    assert fingerprints(only(tree), {}, "salt") == {"files/mounts/00-m": "absent"}
+
+
+def test_the_system_is_known_by_its_device_wherever_that_is_mounted(tmp_path):
+    places = (Path("/proc"), Path("/sys"), tmp_path)
+    assert [is_the_systems(place.stat().st_dev) for place in places] == [True, True, False]
+
+
 def test_a_secret_whose_file_is_not_there_hides_nothing(tmp_path):
     assert secret_files(a_site(secrets={"KEY": {"file": "gone"}, "ENV": {"env": "HOME"}}), tmp_path) == {}
 
@@ -145,9 +181,8 @@ def test_what_cannot_be_copied_is_told_before_anything_is_prepared(tmp_path):
     tree = Order(kind="tree", to="files/t", target="/t", name="t", source=str(tmp_path / "no-folder"))
     orders = (copied(there), copied(there, sha256="0" * 64), copied(gone), tree)
     found = unfit(orders, SCRIPTS)
-    assert [("is not the file" in error.what, "cannot be read" in error.what) for error in found] == [
-        (True, False), (False, True), (False, True),
-    ]  # fmt: skip
+    told = ("is not the file", "cannot be read", "does not exist")
+    assert [[text for text in told if text in error.what] for error in found] == [[each] for each in told]
     assert found[1].hint == "github.com/somebody/scripts"
 
 
@@ -201,12 +236,29 @@ def test_an_overlay_is_carried_byte_for_byte_over_the_file_that_it_was_made_from
     assert content(overlaid(tmp_path / "mine.py"), OVERLAY, lambda _: BASE) == b"MINE = '\xc3\xa9'\n"
 
 
+def test_an_overlay_that_is_no_python_where_the_images_file_is_python_is_refused(tmp_path):
+    base = b"x = 1\n"
+    overlay = {"file": "vllm/a.py", "source": "mine.py", "base": hashlib.sha256(base).hexdigest()}
+    (tmp_path / "mine.py").write_bytes(b"x = (\n")
+    patches = {"o": a_patch(edits=None, overlays=[overlay])}
+    with pytest.raises(Refused, match=r"`o` would leave vllm/a\.py no Python, line 1") as refused:
+        content(overlaid(tmp_path / "mine.py"), patches, lambda _: base)
+    assert refused.value.hint == f"python3 -m py_compile {tmp_path}/mine.py"
+
+
 def test_an_overlay_that_is_older_than_the_image_is_refused_with_the_new_base(tmp_path):
     (tmp_path / "mine.py").write_bytes(b"MINE")
     newer = BASE + b"more\n"
     with pytest.raises(Refused, match=r"was made from another vllm/a\.py") as refused:
         content(overlaid(tmp_path / "mine.py"), OVERLAY, lambda _: newer)
     assert hashlib.sha256(newer).hexdigest() in str(refused.value.hint)
+
+
+def test_of_an_overlay_that_is_not_here_the_base_is_told_first(tmp_path):
+    with pytest.raises(Refused, match="was made from another"):
+        content(overlaid(tmp_path / "gone.py"), OVERLAY, lambda _: b"another")
+    with pytest.raises(Refused, match="cannot be read"):
+        content(overlaid(tmp_path / "gone.py"), OVERLAY, lambda _: BASE)
 
 
 def test_an_overlay_is_held_against_its_own_base_and_not_one_of_a_file_whose_name_ends_alike(tmp_path):
@@ -399,7 +451,7 @@ def test_a_file_with_a_name_that_is_no_text_is_carried_as_it_is_called(tmp_path)
 def test_what_is_empty_or_not_there_is_refused(tmp_path):
     with pytest.raises(Refused, match="is empty"):
         of_tree(tmp_path)
-    with pytest.raises(Refused, match="No such file"):
+    with pytest.raises(Refused, match="nothing does not exist"):
         of_tree(tmp_path / "nothing")
 
 

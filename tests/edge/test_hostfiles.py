@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -98,16 +97,6 @@ def test_a_counter_that_gives_nonsense_is_none(root):
 
 def test_an_empty_root_is_a_host_of_which_nothing_is_known(tmp_path):
     assert read_files("/dev/dri", tmp_path) == {}
-
-
-@pytest.fixture
-def as_nobody():
-    """A directory that anybody may enter, and a user who is not root."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        before = os.geteuid()
-        yield Path(folder), lambda: os.seteuid(65534) if before == 0 else None
-        os.seteuid(before)
 
 
 def test_what_is_closed_is_noted_as_closed(as_nobody):

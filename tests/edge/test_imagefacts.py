@@ -1,11 +1,12 @@
 """An image is asked once, and what it said is found again by its id."""
 
 import json
+import os
 import sys
 
 import pytest
 
-from b70ctl.edge.imagefacts import QUESTIONS, all_kept, digest_of, facts_file, kept_facts, probe_image
+from b70ctl.edge.imagefacts import QUESTIONS, all_kept, digest_of, facts_file, kept_facts, last_told, probe_image
 from b70ctl.edge.process import run
 from b70ctl.errors import DaemonError, Refused
 
@@ -159,3 +160,33 @@ def test_what_was_kept_of_no_image_or_of_no_version_is_not_known(tmp_path, spoil
     assert all_kept(tmp_path) == [known]
     facts_file(tmp_path, ID).write_text(text)
     assert kept_facts(tmp_path, {"Id": ID}, "a/b:1") is None
+
+
+def told_at(folder, number, second, **more):
+    """Facts that are kept of image `number`, as if they had been asked for at that second."""
+    known = json.loads(probed()[0].model_dump_json()) | {"id": "sha256:" + str(number) * 64} | more
+    file = facts_file(folder, known["id"])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(known))
+    os.utime(file, (second, second))
+
+
+@pytest.mark.parametrize("latest", [1, 2])
+def test_of_two_images_that_had_one_name_the_one_that_was_asked_last_is_believed(tmp_path, latest):
+    for number in (1, 2):
+        told_at(tmp_path, number, 100 + (number == latest), vllm=f"0.2{number}.0")
+    told_at(tmp_path, 3, 200, ref="a/other:1", digest=None)
+    assert last_told(tmp_path, "a/b:1").vllm == f"0.2{latest}.0"
+
+
+@pytest.mark.parametrize("name", ["a/b:1", f"a/b@{DIGEST}", ID])
+def test_what_was_told_is_found_by_name_digest_and_id(tmp_path, name):
+    told_at(tmp_path, 1, 100)
+    assert last_told(tmp_path, name).id == ID
+
+
+def test_nothing_was_told_of_an_image_that_nobody_asked(tmp_path):
+    assert last_told(tmp_path, "a/b:1") is None
+    told_at(tmp_path, 1, 100)
+    facts_file(tmp_path, ID).write_text("spoilt")
+    assert last_told(tmp_path, "a/b:1") is None

@@ -60,7 +60,7 @@ def test_a_script_that_names_no_marker_is_told_of_and_does_not_stop_the_switch(t
     [found] = prove_files(release, site.world())
     assert found["passed"] is None
     assert [each.detail for each in site.told] == [found["detail"]]
-    assert "not provable: whether patch `one` has edited" in found["detail"]
+    assert f"whether patch `one` has edited {CHANGED.file} is not provable" in found["detail"]
 
 
 @pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"imports": {"serve": "/w/a.py"}}, {"missing": ["M"]}])

@@ -14,9 +14,10 @@ from b70ctl.core import plugin as core
 from b70ctl.edge import kernels, plugin
 from b70ctl.edge.carrying import MOST_CARRIED
 from b70ctl.edge.filling import contents, fill, fingerprints
+from b70ctl.edge.secretfiles import secret_files
 from b70ctl.errors import Refused
 from tests.fake_kernels import TABLE_ROW
-from tests.making import resolved
+from tests.making import a_site, resolved
 
 SHIPPED = kernels.find(None)[0]
 
@@ -32,10 +33,10 @@ def own(site):
     return site / "kernels" / "b70_kernels"
 
 
-def carried(found, told=None):
+def carried(found, told=None, hidden=None):
     """The files of a release with these kernels."""
     deployment = resolved().model_copy(update={"files": core.orders(found), "kernels": told})
-    return deployment, contents(deployment, {}, {}, lambda _: None)
+    return deployment, contents(deployment, {}, {}, lambda _: None, hidden or {})
 
 
 # --- the package -----------------------------------------------------------------------------------------------------
@@ -161,6 +162,27 @@ def test_a_link_to_a_file_is_a_file_of_the_package(site):
     (own(site) / "linked.py").symlink_to(own(site) / "attention.py")
     found = kernels.carried(own(site))
     assert found["linked.py"] == found["attention.py"]
+
+
+@pytest.mark.parametrize("other_name", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["x.py", "tables/y.json", "tuning.json"])
+def test_a_secret_is_carried_with_no_kernels_under_another_name(site, name, other_name):
+    (site / "the-key").write_text("s3cret")
+    hidden = secret_files(a_site(secrets={"KEY": {"file": "the-key"}}), site)
+    found = plugin.described(site, hidden)
+    other_name(site / "the-key", (site if name == "tuning.json" else own(site)) / name)
+    with pytest.raises(Refused, match=rf"{name} is the file of secrets.KEY by another name"):
+        plugin.described(site, hidden)
+    if name != "tuning.json":
+        with pytest.raises(Refused, match=rf"{name} is the file of secrets.KEY by another name"):
+            carried(found, hidden=hidden)
+
+
+@pytest.mark.parametrize("name", ["x.py", "tuning.json"])
+def test_what_the_system_tells_of_a_process_is_carried_with_no_kernels(site, name):
+    ((site if name == "tuning.json" else own(site)) / name).symlink_to("/proc/self/environ")
+    with pytest.raises(Refused, match=rf"{name}.* it is /proc/\d+/environ, which is no file of a disk"):
+        plugin.described(site)
 
 
 @pytest.mark.parametrize("name", ["loop.py", "tables"])

@@ -120,7 +120,7 @@ def test_a_path_that_may_not_be_looked_at_is_the_daemons_to_find(daemon, monkeyp
     def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "exists", refuse)
+    monkeypatch.setattr(Path, "stat", refuse)
     assert seen(daemon, at(1, requires=("/root/model/config.json",))).missing == ()
 
 

@@ -23,6 +23,11 @@ PAGE = CHECKOUT / "docs" / "compatibility.md"
 AREAS = {"plugin": "The plugin", "patch": "Patches", "draft": "Speculation and drafts", "profile": "Shipped profiles",
          "config": "Arguments and config", "lint": "What lint says", "backend": "Our attention backend",
          "engine": "A serving engine", "b70ctl": "What b70ctl reads and says of vLLM"}  # fmt: skip
+ABOUT = {AREAS["patch"]: ["""\
+A release names the vllm-xpu-kernels that it is installed with, and with these each patch was judged. An image may have
+others, so that of gdn-mixed-split, for one, `b70ctl patches check --vllm` says `unknown` where this table says more;
+with `--image` it looks at the image's own.
+"""]}  # fmt: skip
 LETTERS = {way: way[0].upper() for way in WAYS}
 UNPROVEN = "-"
 HEAD = """\
@@ -33,7 +38,7 @@ tiers are, and how a new release is proven, stands in [vllm.md](vllm.md).
 
 **Nothing on this page has run on a B70.** No tier has had an Intel card: what is proven here is that vLLM's own code
 and ours fit together, on processors and in the sources. The kernels' own gates ran on an NVIDIA H200 and in Triton's
-interpreter ([kernels.md](kernels.md)).
+interpreter ([figures](../kernels/README.md#figures-on-an-nvidia-h200)).
 
 | sign | proven by |
 |---|---|
@@ -47,6 +52,11 @@ interpreter ([kernels.md](kernels.md)).
 | `-` | not proven |
 
 A release that no tier lists is used at your own risk: the plugin refuses it unless `B70_KERNELS_UNPROVEN` names it.
+"""
+COUNTED = """\
+`17 hold` counts the rows of the tables below in which that tier has an answer for the release, all of them as it should
+be. Source and backend ask the same of every release that they see. Config asks some things only of a few releases, or
+only where there is something to ask, as a shipped profile for that release: its other rows are `-` in the tables.
 """
 
 
@@ -76,7 +86,7 @@ def _area_of(row: Row) -> str:
 
 def _summary(rows: Sequence[Row], versions: Sequence[str]) -> str:
     """How much each tier says of a release."""
-    lines = ["## Releases", "", f"| vLLM | plugin | {' | '.join(WAYS)} |", "|---|---|" + "---|" * len(WAYS)]
+    lines = ["## Releases", "", COUNTED, f"| vLLM | plugin | {' | '.join(WAYS)} |", "|---|---|" + "---|" * len(WAYS)]
     for version in versions:
         counts = [_count([row for row in rows if row.version == version and row.how == way]) for way in WAYS]
         accepted = "accepts" if proven.is_proven(version) else "refuses"
@@ -101,7 +111,7 @@ def _area(title: str, rows: Sequence[Row], versions: Sequence[str]) -> str:
     columns = {version: tuple(_cell(rows, version, feature) for feature in features) for version in versions}
     groups = [list(group) for _, group in groupby(versions, key=columns.__getitem__)]
     heads = " | ".join(map(_range, groups))
-    lines = [f"## {title}", "", f"| feature | {heads} |", "|---|" + "---|" * len(groups)]
+    lines = [f"## {title}", "", *ABOUT.get(title, []), f"| feature | {heads} |", "|---|" + "---|" * len(groups)]
     for at, feature in enumerate(features):
         cells = " | ".join(columns[group[0]][at] for group in groups)
         lines.append(f"| {feature.partition(': ')[2]} | {cells} |")

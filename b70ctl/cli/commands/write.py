@@ -43,7 +43,8 @@ def render(
     """Write the Compose file of a profile to stdout, or into DIR; Docker is not asked.
 
     Groups and the dri path come from the site (or from the box where the site is silent), the image's facts from the
-    catalog. With --all --check every profile is resolved, linted and rendered: for CI.
+    catalog, or from what it said when it was last asked. With --all --check every profile is resolved, linted and
+    rendered: for CI. With --all, one whose patches need an image that nobody asked is passed over with a warning.
 
     Example: b70ctl render qwen3-30b-eagle3 -o out/
     """

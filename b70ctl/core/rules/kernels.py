@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from b70ctl.core.image import parsed_version
 from b70ctl.core.kernels import PACKAGE
-from b70ctl.core.mounting import plain
 from b70ctl.core.plugin import ACCEPT, SWITCH, is_ours
 from b70ctl.core.rules.case import Case, Remark, Rule, error, warning
 
@@ -50,7 +49,7 @@ def kernels_twice(case: Case) -> Iterable[Remark]:
     if not case.ours:
         return
     for number, mount in enumerate(case.profile.mounts):
-        target = plain(mount.target)
+        target = mount.target
         if any(map(is_ours, target.split("/"))):
             yield error(f"mounts.{number}", f"{target} is the plugin once more: Python keeps one of two, silently",
                         "remove the mount, or kernels: image")  # fmt: skip
@@ -77,8 +76,10 @@ def kernels_left_out(case: Case) -> Iterable[Remark]:
                     f"kernels: image, or {SWITCH}: null")  # fmt: skip
     allowed = case.env.get(PLUGINS)
     if allowed is not None and PACKAGE not in allowed.split(","):
-        yield error(f"env.{PLUGINS}", f"vLLM loads the plugins {allowed} and no others, and so not {PACKAGE}",
-                    f"{PLUGINS}: {allowed},{PACKAGE}; or {PLUGINS}: null, for all of them")  # fmt: skip
+        others = [name for name in map(str.strip, allowed.split(",")) if name not in ("", PACKAGE)]
+        yield error(f"env.{PLUGINS}",
+                    f"vLLM loads the plugins {allowed or '(none)'} and no others, and so not {PACKAGE}",
+                    f"{PLUGINS}: {','.join([*others, PACKAGE])}; or {PLUGINS}: null, for all of them")  # fmt: skip
 
 
 def kernels_unheard(case: Case) -> Iterable[Remark]:

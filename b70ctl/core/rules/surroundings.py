@@ -1,18 +1,15 @@
-"""Rules about the image, the environment, the mounts, and more than one card."""
+"""Rules about the image, the environment, and more than one card."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from b70ctl.core.collectives import OWNED, Collective, collective
-from b70ctl.core.deployment import OWN
 from b70ctl.core.image import is_moving, parsed_version, same_version
-from b70ctl.core.mounting import meet, plain
 from b70ctl.core.plugin import ACCEPT, SWITCH
 from b70ctl.core.rules.case import Case, Remark, Rule, error, note, warning
+from b70ctl.core.secrecy import VARIABLE
 
-SECRET = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
 OF_THE_PLUGIN = frozenset({SWITCH, ACCEPT})
 
 NO_TENSOR_PARALLEL = {
@@ -53,7 +50,7 @@ def moving_model(case: Case) -> Iterable[Remark]:
 def secrets(case: Case) -> Iterable[Remark]:
     """No secret stands in a profile."""
     for name in case.env:
-        if SECRET.search(name):
+        if VARIABLE.search(name):
             yield error(f"env.{name}", f"`{name}` looks like a secret, and a profile is read by everybody",
                         f"in site.yaml: secrets: {{{name}: {{file: …}}}}")  # fmt: skip
 
@@ -129,26 +126,6 @@ def gates(case: Case) -> Iterable[Remark]:
             yield warning(f"env.{name}", f"`{name}` does nothing unless a patch reads it, and would then be its own")
         elif name.startswith("TQ_") and not overlaid:
             yield warning(f"env.{name}", f"`{name}` is read by the TurboQuant overlay alone", f"{name}: null")
-
-
-def package_mount(case: Case) -> Iterable[Remark]:
-    """No mount hides the whole of vLLM, and none replaces a file of it that nobody looked at."""
-    for number, mount in enumerate(case.profile.mounts):
-        if mount.target.rstrip("/").endswith("-packages/vllm"):
-            yield error(f"mounts.{number}", f"{mount.target} would hide vLLM's compiled parts", "mount single files")
-        elif "-packages/" in mount.target:
-            yield warning(f"mounts.{number}", f"{mount.target} is replaced whatever the image has there",
-                          "a patch with `overlays`, which names the file that it was made from")  # fmt: skip
-
-
-def own_folder(case: Case) -> Iterable[Remark]:
-    """No mount lies where a release mounts its own files, or around it."""
-    for number, mount in enumerate(case.profile.mounts):
-        target = plain(mount.target)
-        if meet(target, OWN):
-            where = f"holds {OWN}, which is" if len(target) < len(OWN) else "is"
-            yield error(f"mounts.{number}", f"{target} {where} where a release mounts what is its own: plugin, start "
-                        "scripts and the marks of those that were run", "another target")  # fmt: skip
 
 
 def card_count(case: Case) -> Iterable[Remark]:
@@ -237,8 +214,6 @@ RULES = (
     Rule("device-mask", "one place decides which cards are seen", device_masks),
     Rule("python-path", "replacing it loses the image's own modules", python_path),
     Rule("gate", "a patch and its variable come together", gates),
-    Rule("package-mount", "a mount hides what is below it, and is not compared with it", package_mount),
-    Rule("own-folder", "a start script is passed over for a mark that another container left", own_folder),
     Rule("card-count", "workers without cards fail late", card_count),
     Rule("forbidden-allreduce", "vllm issue 41663", forbidden_allreduce),
     Rule("mixed-collectives", "each set is internally consistent, mixtures are not", mixed_collectives),
