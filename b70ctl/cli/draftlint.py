@@ -70,7 +70,7 @@ def _absent(workshop: Workshop, profile: Profile, given: Draft, file: Path | Non
 
 
 def _of_config(here: Here, workshop: Workshop, written: Written, given: Draft, file: Path) -> Iterator[Finding]:
-    hidden = secret_files(here.catalog.site, here.root) if given.overrides and here.root else {}
+    hidden = secret_files(here.catalog.site, here.root, looking=True) if given.overrides and here.root else {}
     try:
         read = config(file, hidden)
     except Refused as error:

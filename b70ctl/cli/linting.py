@@ -11,7 +11,7 @@ from b70ctl.cli.draftlint import of_draft
 from b70ctl.cli.here import Here
 from b70ctl.core.deployment import Order
 from b70ctl.core.draft import Reach
-from b70ctl.core.image import ImageFacts
+from b70ctl.core.image import ImageFacts, same_version
 from b70ctl.core.lint import Finding, FlagTable, lint
 from b70ctl.core.mounting import carried, shows
 from b70ctl.core.patch import Patch
@@ -26,7 +26,7 @@ from b70ctl.edge.carrying import uncarried_below
 from b70ctl.edge.catalog import Written
 from b70ctl.edge.files import is_gone, nearest
 from b70ctl.edge.filling import LEFT_OUT, unfit
-from b70ctl.edge.imagefacts import all_kept
+from b70ctl.edge.imagefacts import all_kept, last_told
 from b70ctl.edge.preparing import Wanted, Workshop
 from b70ctl.edge.secretfiles import names_of, secret_files, secret_in, secret_places
 from b70ctl.errors import B70Error, Refused, to_type
@@ -48,7 +48,18 @@ def findings(
     never = contradictions(written.profile, workshop.place_of(written), facts, patches)
     unresolved = (Finding("contradiction", "error", key, each.what, each.hint) for key, each in never)
     mounted = _of_mounts(here, workshop, written.profile)
-    return (*_of_patches(here, workshop, facts, patches, lacks), *drafted, *mounted, *unresolved, *found)
+    told = (*_of_patches(here, workshop, facts, patches, lacks), *_remembered(workshop, written, facts))
+    return (*told, *drafted, *mounted, *unresolved, *found)
+
+
+def _remembered(workshop: Workshop, written: Written, facts: ImageFacts) -> Iterator[Finding]:
+    """That an image of the profile's name had another vLLM when it was last asked; its name may mean another since."""
+    spec = written.profile.image
+    told = last_told(workshop.folder, spec.ref) if facts.source == "assumed" else None
+    if told and not same_version(spec.vllm, told.vllm):
+        yield Finding("image-version", "warning", "image.vllm",
+                      f"{spec.ref} had vLLM {told.vllm} when it was last asked, and the profile was written for "
+                      f"{spec.vllm}", to_type("b70ctl", "images", "probe", spec.ref))  # fmt: skip
 
 
 def errors_of(here: Here, workshop: Workshop, wanted: Wanted, *, meant: bool) -> list[Finding]:
@@ -94,7 +105,7 @@ def _secrets_shown(here: Here, profile: Profile) -> dict[int, list[str]]:
     """Which secrets each mount would show, by its number; none for one that shows nothing."""
     if (root := here.root) is None or not profile.mounts:
         return {}
-    places, files = secret_places(here.catalog.site, root), secret_files(here.catalog.site, root)
+    places, files = secret_places(here.catalog.site, root), secret_files(here.catalog.site, root, looking=True)
     found = {}
     for number, mount in enumerate(profile.mounts):
         path = root / mount.source
@@ -125,7 +136,7 @@ def _of_mounts(here: Here, workshop: Workshop, profile: Profile) -> Iterator[Fin
     """
     if here.root is None or not profile.mounts:
         return
-    hidden, told = secret_files(here.catalog.site, here.root), _secrets_shown(here, profile)
+    hidden, told = secret_files(here.catalog.site, here.root, looking=True), _secrets_shown(here, profile)
     numbers = [number for number, mount in enumerate(profile.mounts) if mount.carried]
     for number, order in zip(numbers, carried(profile, workshop.place), strict=True):
         for error in unfit([order], {}, hidden) if number not in told else ():
@@ -164,7 +175,7 @@ def _of_patches(
         except Refused as error:
             wrong.append(error)
     found = [Finding("patch", "error", "patches", each.what, each.hint) for each in wrong]
-    hidden = secret_files(here.catalog.site, here.root) if here.root and needed else {}
+    hidden = secret_files(here.catalog.site, here.root, looking=True) if here.root and needed else {}
     for order in needed if here.root else ():
         # what lies there broken, as a link to nowhere, is not to be fetched but mended
         severity = "error" if os.path.lexists(order.source) else lacks

@@ -170,7 +170,7 @@ def _as_it_lies_here(here: Here, name: str, patch: Patch, found: Checked) -> Che
         needed = brought(name, patch, here.workshop(docker=False).place)
     except Refused as refused:
         return Checked(Answer.BROKEN, refused.what)
-    hidden = secret_files(here.catalog.site, here.root)
+    hidden = secret_files(here.catalog.site, here.root, looking=True)
     for order in needed:
         for error in unfit([order], {name: patch}, hidden):
             if os.path.lexists(order.source) or not_allowed(Path(order.source)):

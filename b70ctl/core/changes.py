@@ -116,11 +116,14 @@ def _pairs(label: str, old: Mapping[str, str | None], new: Mapping[str, str | No
 
 
 def _discreet(found: Iterable[Change]) -> Iterator[Change]:
-    """What changed, and of what may be secret only that it did."""
+    """What changed, and of what may be secret only that it did; of an address all but who asks."""
     for each in found:
         name = each.what.split(" ", 1)[-1]
         values = {"before": each.before and secrecy.HIDDEN, "after": each.after and secrecy.HIDDEN}
-        yield each.model_copy(update=values) if secrecy.is_secret(name) else each
+        if not secrecy.is_secret(name):
+            values = {side: told and secrecy.without_credentials(told) for side, told in
+                      (("before", each.before), ("after", each.after))}  # fmt: skip
+        yield each.model_copy(update=values)
 
 
 def _flags(argv: tuple[str, ...]) -> dict[str, str]:

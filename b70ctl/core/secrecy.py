@@ -13,6 +13,8 @@ SECRETIVE = (
 NAME = re.compile(SECRETIVE, re.IGNORECASE)
 VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
 """A variable that may stand in no profile."""
+FLAG = re.compile(r"(?:^|[-_.])(?:token|secret|password|passwd|credentials?|key)$", re.IGNORECASE)
+"""A flag that takes a secret: it ends with what it is. `--long-prefill-token-threshold` takes a number."""
 # up to the last @ of the word: a password may hold one
 CREDENTIALS = re.compile(r"""(?<=://)[^\s"'`<>]*@""")
 # a flag or a variable with such a name, and what follows it after `=` or a blank, quoted or not
@@ -52,7 +54,7 @@ def without(text: str, known: Iterable[str]) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether what a flag or a variable of that name holds is shown to nobody."""
-    return bool(VARIABLE.search(name) or NAME.search(name))
+    return bool(VARIABLE.search(name) or FLAG.search(name))
 
 
 def without_credentials(text: str) -> str:

@@ -17,7 +17,8 @@ def refuse_unless_python(name: str, file: str, base: str, made: str, *, hint: st
         return
     where = f", line {wrong.lineno}" if wrong.lineno else ""
     hint = hint or f"write every space of the file into `new`, by `|2`: b70ctl patches show {name}"
-    raise Refused(f"patch `{name}` would leave {file} no Python{where}: {wrong.msg}", hint=hint)
+    raise Refused(f"patch `{name}` would leave {file} no Python{where}: {wrong.msg} (to the Python of b70ctl)",
+                  hint=hint)  # fmt: skip
 
 
 def _fault(text: str) -> SyntaxError | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from b70ctl.core.image import DIGEST, REFERENCE, ImageFacts, is_version
 from b70ctl.edge.files import entries, read_bytes, replace
-from b70ctl.errors import DaemonError, Refused, to_type
+from b70ctl.errors import DaemonError, MachineError, Refused, to_type
 
 if TYPE_CHECKING:  # facts that are known already are read without Docker
     from b70ctl.edge.daemon import Daemon
@@ -81,7 +81,9 @@ def last_told(folder: Path, ref: str) -> ImageFacts | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in entries(folder) if path.suffix == ".json"]
+    with suppress(MachineError):  # it is only a memory
+        return [path for path in entries(folder) if path.suffix == ".json"]
+    return []
 
 
 def _by_age(folder: Path) -> list[Path]:

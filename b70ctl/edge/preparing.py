@@ -13,7 +13,7 @@ from b70ctl.core import compose
 from b70ctl.core.deployment import Deployment
 from b70ctl.core.draft import Reach, cached, config_file, draft_of
 from b70ctl.core.host import Host
-from b70ctl.core.image import ImageFacts, check_reference
+from b70ctl.core.image import ImageFacts, check_reference, same_version
 from b70ctl.core.patch import Patch, refuse_unless_meant_for
 from b70ctl.core.place import Place
 from b70ctl.core.plugin import Kernels, label, searched
@@ -103,8 +103,9 @@ class Workshop:
         """The kernels that a profile's release carries, and what of the profile's own would hide them."""
         if written.profile.kernels != "b70":
             return None
-        root = self.catalog.root
-        found = plugin.described(root, secretfiles.secret_files(self.catalog.site, root) if root else {})
+        root, looking = self.catalog.root, self.daemon is None
+        hidden = secretfiles.secret_files(self.catalog.site, root, looking=looking) if root else {}
+        found = plugin.described(root, hidden)
         folders = searched(written.profile, (facts.pythonpath, facts.site_packages), self.place)
         rivals = dict.fromkeys(entry for entry, folder in folders if plugin.holds(Path(folder)))
         archives = dict.fromkeys(entry for entry, folder in folders if plugin.is_archive(Path(folder)))
@@ -142,7 +143,8 @@ class Workshop:
     def facts(self, written: Written, patches: dict[str, Patch], *, probe: bool) -> ImageFacts:
         """What is known of the profile's image: from itself, else the catalog, else what the profile expects.
 
-        Without a daemon, what an image of that name said before goes before what the profile expects.
+        Without a daemon, what an image of that name said before goes before what the profile expects, if it has the
+        vLLM that the profile expects: a name may mean another image since.
         """
         spec = written.profile.image
         pin = self.lock.images.get(spec.ref)
@@ -161,7 +163,8 @@ class Workshop:
         for facts in self.known_images:
             if ref in (facts.ref, facts.digest) or spec.ref in (facts.ref, facts.digest):
                 return facts.model_copy(update=seen | pinned)
-        if self.daemon is None and (told := last_told(self.folder, ref)):
+        told = last_told(self.folder, ref) if self.daemon is None else None
+        if told and same_version(spec.vllm, told.vllm):
             # which image the name means today is Docker's to say, so that what was asked then is not named
             return told.model_copy(update={"ref": ref, "id": None, "digest": None} | pinned)
         return ImageFacts(ref=ref, vllm=spec.vllm, source="assumed").model_copy(update=seen)

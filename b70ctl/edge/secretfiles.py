@@ -12,7 +12,7 @@ from b70ctl.core.release import Release
 from b70ctl.core.site import API_KEY, Secret, Site
 from b70ctl.edge.files import entries, read_bytes
 from b70ctl.edge.places import STATE, expanded
-from b70ctl.errors import Refused, UsageError, to_type
+from b70ctl.errors import MachineError, Refused, UsageError, to_type
 
 MOST_SECRET = 16_384
 """Bytes of one secret; a header of more than that is refused on its way."""
@@ -41,9 +41,14 @@ def secret_places(site: Site, root: Path) -> dict[str, frozenset[str]]:
     return {what: names_of(path) for what, path in (*_named(site, root), memory)}
 
 
-def secret_files(site: Site, root: Path) -> dict[Inode, str]:
-    """Whose secret lies in a file, by what is the same under each of its names, a hard link among them."""
-    copies = [("a release's secrets", path / SECRETS_FILE) for path in entries(root / STATE / "releases")]
+def secret_files(site: Site, root: Path, *, looking: bool = False) -> dict[Inode, str]:
+    """Whose secret lies in a file, by what is the same under each of its names, a hard link among them.
+
+    Of releases that nobody may list none is known to who is only `looking`; before one is made that is an error.
+    """
+    copies: list[tuple[str, Path]] = []
+    with contextlib.suppress(*([MachineError] if looking else [])):
+        copies += [("a release's secrets", path / SECRETS_FILE) for path in entries(root / STATE / "releases")]
     found: dict[Inode, str] = {}
     for what, path in (*copies, *_named(site, root)):
         with contextlib.suppress(OSError):  # one that cannot be read is told elsewhere

@@ -127,6 +127,9 @@ def test_a_name_of_a_secret_is_one_alone_too(name):
     assert is_secret(name)
 
 
-@pytest.mark.parametrize("name", ["--max-num-batched-tokens", "TOKENIZERS_PARALLELISM", "--tokenizer", "CCL_KEYS"])
+@pytest.mark.parametrize("name", [
+    "--max-num-batched-tokens", "TOKENIZERS_PARALLELISM", "--tokenizer", "CCL_KEYS", "--long-prefill-token-threshold",
+    "--return-tokens-as-token-ids", "--stop-token-ids", "--pass-config", "VLLM_XPU_PASS_CONFIG", "--ssl-keyfile",
+])  # fmt: skip
 def test_a_name_that_only_looks_like_one_is_none(name):
     assert not is_secret(name)
