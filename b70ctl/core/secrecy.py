@@ -11,9 +11,13 @@ SECRETIVE = (
     r"|secret|passw|(?<![a-z])pass(?![a-z])|credential)"
 )
 NAME = re.compile(SECRETIVE, re.IGNORECASE)
-VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$")
-"""A variable that may stand in no profile."""
-FLAG = re.compile(r"(?:^|[-_.])(?:token|secret|password|passwd|credentials?|key)$", re.IGNORECASE)
+VARIABLE = re.compile(
+    r"(?:^|_)(?:TOKEN(?!_(?:THRESHOLD|LIMIT|BUDGET)$)|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)|(?:^|_)KEY$"
+)
+"""A variable that may stand in no profile; a threshold of tokens is a number, and vLLM has three."""
+FLAG = re.compile(
+    r"(?:^|[-_.])(?:token|secret|pass(?:word|wd|phrase)?|(?<!allow-)credentials?|(?:api)?key)$", re.IGNORECASE
+)
 """A flag that takes a secret: it ends with what it is. `--long-prefill-token-threshold` takes a number."""
 # up to the last @ of the word: a password may hold one
 CREDENTIALS = re.compile(r"""(?<=://)[^\s"'`<>]*@""")

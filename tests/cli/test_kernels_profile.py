@@ -5,6 +5,10 @@ import shutil
 import pytest
 import yaml
 
+from b70ctl.edge import places
+
+SHIPPED = places.shipped("kernels") / "b70_kernels"
+
 MINE = """\
 summary: mine
 status: production
@@ -120,6 +124,20 @@ def test_a_sites_kernels_that_vllm_cannot_load_are_refused_with_both_ways_out(b7
     assert "kernels: image" in told
     assert "Traceback" not in told
     shutil.rmtree(site / "kernels")
+    assert b70ctl("--site", site, "render", "mine").code == 0
+
+
+@pytest.mark.parametrize("place", ["kernels/b70_kernels/notes.py", "tuning.json"])
+def test_a_secrets_file_among_a_sites_kernels_is_refused_by_lint_and_by_render(b70ctl, site, place):
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SHIPPED, site / "kernels" / "b70_kernels", ignore=without)
+    (site / "key").write_text("s3cret")
+    (site / "site.yaml").write_text((site / "site.yaml").read_text() + "secrets: {K: {file: key}}\n")
+    (site / place).hardlink_to(site / "key")
+    for words in (("profiles", "lint", "mine"), ("render", "mine")):
+        said = b70ctl("--site", site, *words).exits(1)
+        assert f"{site}/{place} is the file of secrets.K by another name" in said.out + said.err
+    (site / place).unlink()
     assert b70ctl("--site", site, "render", "mine").code == 0
 
 

@@ -104,6 +104,14 @@ def test_of_a_variable_that_looks_like_a_secret_only_that_it_changed_is_told(old
     }
 
 
+def test_of_an_address_that_changed_nobody_is_told_who_asks():
+    before, after = (
+        BASE.model_copy(update={"env": {"HTTPS_PROXY": f"http://me:QQ{each}@proxy:{each}"}}) for each in "12"
+    )
+    [told] = changes(before, after)
+    assert (told.before, told.after) == ("http://…@proxy:1", "http://…@proxy:2")
+
+
 def test_of_a_flag_that_takes_a_secret_only_that_it_changed_is_told():
     after = BASE.model_copy(update={"argv": (*BASE.argv, "--api-key", "QQ1", "QQ2", "--seed", "1")})
     told = {each.what: (each.before, each.after) for each in changes(BASE, after)}

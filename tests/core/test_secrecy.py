@@ -1,16 +1,19 @@
 """A command that is shown or written down never holds a secret, and stays readable beside it."""
 
+import json
 import shlex
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import b70ctl
 from b70ctl.core.secrecy import HIDDEN, as_address, is_secret, masked, without_credentials
 
 FLAGS = ["--api-key", "--hf-token", "--api_key", "--hub.token", "--ssl-keyfile-password", "--secret", "--API-KEY"]
 VARIABLES = ["HF_TOKEN", "VLLM_API_KEY", "OPENAI_API_KEY", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET", "ROUTER_KEY",
-             "env.VLLM_API_KEY", "DB_PASSWORD"]  # fmt: skip
+             "env.VLLM_API_KEY", "DB_PASSWORD", "OPENAI_APIKEY"]  # fmt: skip
 # long enough, and of letters that no other word here has, so that finding a part of it means something
 secrets = st.text(alphabet=st.sampled_from("QZ09§_-+/=.:'\" ;$\\{}"), min_size=1, max_size=20).map(lambda s: f"QQ{s}ZZ")
 words = st.lists(st.sampled_from(["vllm", "serve", "m", "--port", "8000", "--flag", "-x", "a b"]), max_size=4)
@@ -133,3 +136,9 @@ def test_a_name_of_a_secret_is_one_alone_too(name):
 ])  # fmt: skip
 def test_a_name_that_only_looks_like_one_is_none(name):
     assert not is_secret(name)
+
+
+def test_of_all_that_vllm_knows_its_keys_and_tokens_alone_are_secret():
+    table = json.loads((Path(b70ctl.__file__).parent / "data" / "vllm-flags.json").read_text(encoding="utf-8"))
+    assert {name for name in table["flags"] if is_secret(f"--{name}")} == {"api-key", "hf-token"}
+    assert {name for name in table["env"] if is_secret(name)} == {"VLLM_API_KEY"}
